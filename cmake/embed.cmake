@@ -1,5 +1,5 @@
 # fovea_embed_headers(<target> <folder>): every header of the folder and of its folders as a text in the library, for a compiler at run
-# time (src/engines/jit/headers.h).
+# time (src/engines/jit/source.h).
 #
 # As a script, with OUTPUT and FOLDER, it writes that source file.
 if(CMAKE_SCRIPT_MODE_FILE)
@@ -9,7 +9,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     file(READ ${FOLDER}/${name} text)
     string(APPEND texts "    {\"${name}\", R\"fovea_text(${text})fovea_text\"},\n")
   endforeach()
-  file(WRITE ${OUTPUT} "// Written by cmake/embed.cmake.\n#include \"engines/jit/headers.h\"\n\nnamespace fovea::jit {\n\n"
+  file(WRITE ${OUTPUT} "// Written by cmake/embed.cmake.\n#include \"engines/jit/source.h\"\n\nnamespace fovea::jit {\n\n"
     "std::span<const cuda::NamedText> device_headers() {\n  static constexpr cuda::NamedText all[] = {\n${texts}  };\n"
     "  return all;\n}\n\n}  // namespace fovea::jit\n")
   return()

@@ -8,15 +8,6 @@
 #include "engines/cpu/queries.h"
 
 namespace fovea::cpu {
-namespace {
-
-std::int64_t group_heads(const Sizes& sizes) { return sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv; }
-
-std::span<std::byte> take_bytes(Arena& arena, std::size_t count, std::int64_t times = 1) {
-  return arena.take<std::byte>(static_cast<std::int64_t>(count), times);
-}
-
-}  // namespace
 
 KeySums::KeySums(Arena& arena, const Prepared& plan, const Sizes& sizes) {
   const std::int64_t keys = chunk_tiles(sizes.skv) * tile_columns;
@@ -36,7 +27,7 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
       sums(arena, plan, sizes),
       part(arena, plan, sizes),
       has_sums(arena.take<bool>(chunk_tiles(sizes.skv), tile_columns / plan.kernels.panel_width)),
-      shifts(arena, plan),
+      formulas(arena, plan),
       lse(arena.take<double>(block_rows)) {
   const KernelTable& kernels = plan.kernels;
   o = take_panels(arena, kernels, block_rows, sizes.dv);
@@ -51,10 +42,7 @@ BackwardWorker::BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& 
   score_strip = arena.take<float>(strip);
   grad_strip = arena.take<float>(strip);
   live = arena.take<std::uint64_t>(kernels.strip_rows);
-  keep = {arena.take<std::uint64_t>(block_rows, keep_words)};
   drop = {arena.take<std::uint64_t>(block_rows, keep_words)};
-  if (plan.mask) mask_state = take_bytes(arena, plan.mask->state_bytes(block_rows, tile_columns));
-  mod_state = take_bytes(arena, plan.mod_state_bytes());
   const std::size_t terms = plan.captured.row_terms();
   if (terms != 0) row_sums = BalanceSums(arena, terms, block_rows, kernels.lanes);
 }
@@ -65,7 +53,7 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
       keys(arena, plan, sizes, /*packed=*/true),
       chunks(chunk_count(sizes.skv)),
       counts{sizes.b, sizes.hkv, chunks} {
-  queries.blocks = block_count(sizes.sq, group_heads(sizes));
+  queries.blocks = block_count(sizes.sq, heads_per_group(sizes));
   const std::int64_t blocks = keys.heads * queries.blocks, rows = blocks * block_rows;
   queries.q = take_panels(arena, plan.kernels, rows, plan.cells(sizes.d));
   queries.grad_o = take_panels(arena, plan.kernels, rows, plan.cells(sizes.dv));
@@ -95,34 +83,16 @@ BackwardMemory::BackwardMemory(Arena& arena, const Prepared& plan, const Sizes& 
   // captured gradients, whose lanes fix the order of chunks.
   const std::int64_t chunks_of_wave = keys.heads * chunks;
   if (!plan.captured.any() && chunks_of_wave <= 2 * plan.workers && queries.blocks >= row_parts) {
-    Arena measure("cpu", nullptr);
-    KeySums(measure, plan, sizes);
-    part_bytes = measure.used();
     parts_done = arena.take<std::uint32_t>(chunks_of_wave);
-    parts = take_bytes(arena, part_bytes, chunks_of_wave * row_parts);
+    parts = Copies<KeySums>(arena, plan, sizes, chunks_of_wave * row_parts);
   }
-  Arena measure("cpu", nullptr);
-  BackwardWorker(measure, plan, sizes);
-  worker_bytes = measure.used();
-  workers = take_bytes(arena, worker_bytes, plan.workers);
+  workers = Copies<BackwardWorker>(arena, plan, sizes, plan.workers);
 }
 
 Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
                 std::int64_t columns, std::int64_t rows) {
   if (all.data == nullptr) return {};
   return {all.data + number * rows * round_up(columns, kernels.panel_width), rows};
-}
-
-KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t chunk, int part) {
-  const auto at = static_cast<std::size_t>(chunk * row_parts + part);
-  Arena arena("cpu", memory.parts.data() + at * memory.part_bytes);
-  return {arena, call.plan, call.sizes};
-}
-
-BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker) {
-  Arena arena("cpu",
-              memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes);
-  return {arena, call.plan, call.sizes};
 }
 
 namespace {
@@ -191,18 +161,12 @@ void run_chunks(const Call& call, const BackwardMemory& memory, const Wave& wave
 void write_gradients_of_no_sequence(const Call& call) {
   const Sizes& sizes = call.sizes;
   const Problem& baked = call.baked;
-  for_gaps(call, /*of_keys=*/false, [&](const RowRange& range) {
-    if (!baked.want_q) return;
-    write_zeros({call.bound.grad_q, baked.grad_q.dtype, sizes.h, sizes.d}, range);
-  });
-  for_gaps(call, /*of_keys=*/true, [&](const RowRange& range) {
-    if (baked.want_k) {
-      write_zeros({call.bound.grad_k, baked.grad_k.dtype, sizes.hkv, sizes.d}, range);
-    }
-    if (baked.want_v) {
-      write_zeros({call.bound.grad_v, baked.grad_v.dtype, sizes.hkv, sizes.dv}, range);
-    }
-  });
+  const auto clear = [&](bool of_keys, const ZeroedTensor& gradient) {
+    for_gaps(call, of_keys, [&](const RowRange& range) { write_zeros(gradient, range); });
+  };
+  if (baked.want_q) clear(false, {call.bound.grad_q, baked.grad_q.dtype, sizes.h, sizes.d});
+  if (baked.want_k) clear(true, {call.bound.grad_k, baked.grad_k.dtype, sizes.hkv, sizes.d});
+  if (baked.want_v) clear(true, {call.bound.grad_v, baked.grad_v.dtype, sizes.hkv, sizes.dv});
 }
 
 void write_sinks(const Call& call, const BackwardMemory& memory) {

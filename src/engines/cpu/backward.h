@@ -28,7 +28,7 @@ struct KeySums {
   std::span<float> all;  // both
 };
 
-// The memory of one worker. The constructor lays it out, or only measures it if the arena has none.
+// The memory of one worker.
 struct BackwardWorker {
   BackwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
@@ -38,12 +38,11 @@ struct BackwardWorker {
   std::span<bool> has_sums;  // [panels of a chunk's keys]: whether the sums have begun
   Panels q, grad_o, o;       // of a block, in f32
   Panels p_rows, grad_scores_rows, grad_scores_columns;  // Prepared::pairs: P and dS as bf16
-  RowShifts shifts;
+  FormulaMemory formulas;
   std::span<double> lse;  // [block_rows], of the tile's scores: RowShifts::of_tile is subtracted
   std::span<float> score_strip, grad_strip;
   std::span<std::uint64_t> live;  // [strip_rows]
-  KeepBits keep, drop;
-  std::span<std::byte> mask_state, mod_state;
+  KeepBits drop;
   BalanceSums row_sums;
 };
 
@@ -92,10 +91,8 @@ struct BackwardMemory {
   // [wave][chunks]: parts that are done of chunks that several tasks share, and [row_parts] KeySums
   // of each. Empty: none is shared.
   std::span<std::uint32_t> parts_done;
-  std::size_t part_bytes = 0;
-  std::span<std::byte> parts;
-  std::size_t worker_bytes = 0;
-  std::span<std::byte> workers;
+  Copies<KeySums> parts;
+  Copies<BackwardWorker> workers;
 };
 
 void backward(const Call& call, const BackwardMemory& memory);
@@ -103,8 +100,5 @@ void backward(const Call& call, const BackwardMemory& memory);
 // Memory of block `block` in one of the panels of QueryBlocks, or in grad_q.
 Panels block_of(const Panels& all, const KernelTable& kernels, std::int64_t number,
                 std::int64_t columns, std::int64_t rows = block_rows);
-
-KeySums part_of(const Call& call, const BackwardMemory& memory, std::int64_t chunk, int part);
-BackwardWorker worker_of(const Call& call, const BackwardMemory& memory, int worker);
 
 }  // namespace fovea::cpu

@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <bit>
 
-namespace fovea::cpu {
+#include "attention/philox.h"
 
-void BlockProgram::start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-                         const Block& block, std::span<ir::ScalarValue> scalars) {
-  call_ = &call;
-  sequence_ = sequence;
-  first_head_ = first_head;
-  block_ = block;
-  scalars_ = scalars;
-  head_ = -1;
-}
+namespace fovea::cpu {
+namespace {
+
+// The middle of a tile, from which positions are counted: see Prepared::relative.
+constexpr std::int32_t middle_of(std::int32_t k_first) { return k_first + tile_columns / 2; }
+
+}  // namespace
 
 LeafValues BlockProgram::leaves(int head) const {
-  LeafValues leaves = call_->leaves(sequence_, first_head_ + head);
+  LeafValues leaves = call_.leaves(block_.sequence, block_.first_head + head);
   if (!scalars_.empty()) leaves.scalars = scalars_;
   return leaves;
 }
@@ -34,7 +32,7 @@ void BlockProgram::select_head(int head) {
   if (head == head_) return;
   head_ = head;
   run_.begin(leaves(head));
-  run_.rows(static_cast<std::int32_t>(block_.position + sequence_.q_offset), block_.rows);
+  run_.rows(static_cast<std::int32_t>(block_.position + block_.sequence.q_offset), block_.rows);
   run_.columns(k_first_, columns_);
 }
 
@@ -47,12 +45,12 @@ void KeepBits::keep_first(int rows, int columns) const {
   }
 }
 
-TilePart KeepBits::trim(int first, int last) const {
+MatrixPart KeepBits::trim(int first, int last) const {
   std::uint64_t any[keep_words] = {};
   for (int r = first; r < last; ++r) {
     for (int w = 0; w < keep_words; ++w) any[w] |= row(r)[w];
   }
-  TilePart part{first, last, 0, 0};
+  MatrixPart part{first, last, 0, 0};
   for (int w = keep_words; w-- > 0;) {
     if (any[w] == 0) continue;
     part.column_first = 64 * w;
@@ -61,19 +59,11 @@ TilePart KeepBits::trim(int first, int last) const {
   return part;
 }
 
-void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, const KeepBits& keep) {
-  std::ranges::fill(keep.words.first(static_cast<std::size_t>(rows * keep_words)), 0);
-  mask.for_strips({0, rows, 0, columns}, call.kernels, [&](const StripRun::Strip& strip, int base) {
-    mask.run().elements(0, strip);
-    mask.run().keep_bits(0, strip, keep.row(base + strip.row), keep_words);
-  });
-}
-
 RowShifts::RowShifts(Arena& arena, const Prepared& plan)
     : shift(arena.take<float>(block_rows)),
       slope(arena.take<float>(block_rows)),
       of_tile(arena.take<double>(block_rows)),
-      state(arena.take<std::byte>(static_cast<std::int64_t>(plan.row_state_bytes()))),
+      state(take_bytes(arena, plan.row_state_bytes())),
       scalars(arena.take<ir::ScalarValue>(
           plan.relative ? static_cast<std::int64_t>(plan.baked.program.scalars().size()) + 1 : 0)) {
 }
@@ -81,9 +71,9 @@ RowShifts::RowShifts(Arena& arena, const Prepared& plan)
 namespace {
 
 // Finds one value for each row of a block, by a program that does not depend on k.
-void find_row_values(BlockProgram& program, const Call& call, int rows, std::span<float> out) {
+void find_row_values(BlockProgram& program, int rows, std::span<float> out) {
   program.tile(0, 1);
-  program.for_strips({0, rows, 0, 1}, call.kernels, [&](const StripRun::Strip& strip, int base) {
+  program.for_strips({0, rows, 0, 1}, [&](const StripRun::Strip& strip, int base) {
     program.run().elements(0, strip);
     const StripValue value = program.run().value(0);
     for (int r = 0; r < strip.rows; ++r) {
@@ -104,53 +94,89 @@ bool cannot_wrap(const Sequence& sequence) {
 
 }  // namespace
 
-bool RowShifts::start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-                      const Block& block) const {
+bool RowShifts::start(const Call& call, const QueryBlock& block) const {
   std::ranges::fill(shift, 0.0f);
   std::ranges::fill(of_tile, 0.0);
   const auto find = [&](const std::optional<StripProgram>& program, std::span<float> out) {
     if (!program) return;
-    BlockProgram values(*program, state.data());
-    values.start(call, sequence, first_head, block);
-    find_row_values(values, call, block.all_rows(), out);
+    BlockProgram values(*program, state.data(), call, block);
+    find_row_values(values, block.all_rows(), out);
   };
   find(call.plan.shift, shift);
-  const bool relative = call.plan.relative && cannot_wrap(sequence);
-  if (!relative) return false;
+  if (!call.plan.relative || !cannot_wrap(block.sequence)) return false;
   find(call.plan.slope, slope);
   std::ranges::copy(call.scalars, scalars.begin());
   scalars.back() = {};
   return true;
 }
 
-void RowShifts::find_of_tile(const Call& call, const Sequence& sequence, const Block& block,
+void RowShifts::find_of_tile(const Call& call, const QueryBlock& block,
                              std::int32_t k_first) const {
   const std::int64_t k = std::int64_t{middle_of(k_first)} * call.plan.slope_k;
-  const std::int64_t q = block.position + sequence.q_offset;
   for (int r = 0; r < block.all_rows(); ++r) {
-    const std::int64_t steps = k + (q + r % block.rows) * call.plan.slope_q;
+    const std::int64_t q = block.position_of(r) + block.sequence.q_offset;
     const auto row = static_cast<std::size_t>(r);
-    of_tile[row] = static_cast<double>(slope[row]) * static_cast<double>(steps);
+    of_tile[row] = static_cast<double>(slope[row]) * static_cast<double>(k + q * call.plan.slope_q);
   }
 }
 
-void BlockMod::start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-                     const Block& block) {
-  call_ = &call;
-  sequence_ = sequence;
-  block_ = block;
-  relative_ = shifts_.start(call, sequence, first_head, block);
-  program_.reset();
-  const auto& program = relative_ ? call.plan.relative : call.plan.mod;
-  if (!program) return;
-  program_.emplace(*program, state_.data());
-  program_->start(call, sequence, first_head, block,
-                  relative_ ? shifts_.scalars : std::span<ir::ScalarValue>{});
+FormulaMemory::FormulaMemory(Arena& arena, const Prepared& plan)
+    : keep{arena.take<std::uint64_t>(block_rows, keep_words)},
+      shifts(arena, plan),
+      mask_state(
+          take_bytes(arena, plan.mask ? plan.mask->state_bytes(block_rows, tile_columns) : 0)),
+      mod_state(take_bytes(arena, plan.mod_state_bytes())) {}
+
+BlockFormulas::BlockFormulas(const Call& call, const FormulaMemory& memory)
+    : call_(call), memory_(memory), dropout_(value_of(call.bound.dropout)) {
+  drawn_.threshold = dropout_threshold(dropout_);
+  drawn_.seed = value_of(call.bound.seed);
+  drawn_.offset = static_cast<std::uint32_t>(value_of(call.bound.offset));
 }
 
-void BlockMod::tile(std::int32_t k_first, int columns) {
-  if (program_) program_->tile(k_first, columns);
-  if (relative_) shifts_.find_of_tile(*call_, sequence_, block_, k_first);
+void BlockFormulas::start(const QueryBlock& block) {
+  block_ = block;
+  mask_.reset();
+  mod_.reset();
+  if (call_.plan.mask) {
+    mask_.emplace(*call_.plan.mask, memory_.mask_state.data(), call_, block);
+  }
+  relative_ = memory_.shifts.start(call_, block);
+  const auto& mod = relative_ ? call_.plan.relative : call_.plan.mod;
+  if (!mod) return;
+  mod_.emplace(*mod, memory_.mod_state.data(), call_, block,
+               relative_ ? memory_.shifts.scalars : std::span<ir::ScalarValue>{});
+}
+
+bool BlockFormulas::start_tile(const Tile& tile, int columns) {
+  const std::int64_t first = std::int64_t{tile.number} * tile_columns;
+  k_first_ = static_cast<std::int32_t>(first + block_.sequence.k_offset);
+  if (mod_) mod_->tile(k_first_, columns);
+  if (relative_) memory_.shifts.find_of_tile(call_, block_, k_first_);
+  const KeepBits& keep = memory_.keep;
+  const int rows = block_.all_rows();
+  if (tile.full) {
+    if (columns % call_.kernels.lanes == 0) return false;
+    keep.keep_first(rows, columns);
+    return true;
+  }
+  std::ranges::fill(keep.words.first(static_cast<std::size_t>(rows * keep_words)), 0);
+  mask_->tile(k_first_, columns);
+  mask_->for_strips({0, rows, 0, columns}, [&](const StripRun::Strip& strip, int base) {
+    mask_->run().elements(0, strip);
+    mask_->run().keep_bits(0, strip, keep.row(base + strip.row), keep_words);
+  });
+  return true;
+}
+
+void BlockFormulas::draw(int row, int first, int columns, std::uint64_t* out) const {
+  const auto word = [](std::int64_t x) { return static_cast<std::uint32_t>(x); };
+  const LeafValues leaves = call_.leaves(block_.sequence, block_.head_of(row));
+  DropoutRow drawn = drawn_;
+  drawn.bh = word(leaves.b) * word(leaves.H) + word(leaves.h);
+  drawn.q = word(block_.position_of(row) + block_.sequence.q_offset);
+  drawn.k = word(std::int64_t{k_first_} + first);
+  call_.kernels.dropout(drawn, columns, out);
 }
 
 }  // namespace fovea::cpu

@@ -1,41 +1,50 @@
-// A Program's formulas over one block of query rows: bits of the scores that a mask keeps, and
-// scores as a score_mod changes them. Used by one worker; knows which rows belong to which head.
+// A Program's formulas over one block of query rows: bits of the scores that a mask keeps, scores
+// as a score_mod changes them, and what dropout keeps. Used by one worker; knows which rows belong
+// to which head.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
 
-#include "engines/cpu/blocks.h"
 #include "engines/cpu/call.h"
 #include "engines/cpu/strips/strip.h"
 
 namespace fovea::cpu {
 
-// Rows [first, last) of a block and columns [0, columns) of a tile, columns counted from
-// `column_first`, a multiple of 64.
-struct TilePart {
-  int first = 0, last = 0;
-  int column_first = 0, column_last = 0;
-};
+// Calls body(strip) for every strip of the part.
+template <class Body>
+void for_strips(const MatrixPart& part, const KernelTable& kernels, const Body& body) {
+  StripRun::Strip strip;
+  for (strip.row = part.first; strip.row < part.last; strip.row += kernels.strip_rows) {
+    strip.rows = std::min(kernels.strip_rows, part.last - strip.row);
+    for (strip.column = part.column_first; strip.column < part.column_last;
+         strip.column += kernels.panel_width) {
+      strip.columns = std::min(kernels.panel_width, part.column_last - strip.column);
+      body(strip);
+    }
+  }
+}
 
 // One program on one block. If a block has several heads, values of (b, h) and of q are computed
 // again for each head, which costs little: such blocks have few rows.
 class BlockProgram {
  public:
-  BlockProgram(const StripProgram& program, void* state)
-      : run_(program, state, block_rows, tile_columns) {}
-
-  // `scalars`: null for those of the call; else one more than those, the last set by tile() to the
+  // `scalars`: empty for those of the call; else one more than those, the last set by tile() to the
   // middle of the tile.
-  void start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-             const Block& block, std::span<ir::ScalarValue> scalars = {});
+  BlockProgram(const StripProgram& program, void* state, const Call& call, const QueryBlock& block,
+               std::span<ir::ScalarValue> scalars = {})
+      : run_(program, state, block_rows, tile_columns),
+        call_(call),
+        block_(block),
+        scalars_(scalars) {}
+
   void tile(std::int32_t k_first, int columns);
 
-  // Calls body(strip, run) for every strip of the part, after the values of the strip's head were
-  // computed. Rows of strips count within their head: `shift` brings them to rows of the block.
+  // Calls body(strip, base) for every strip of the part, after the values of the strip's head were
+  // computed. Rows of strips count within their head: `base` is the head's first row in the block.
   template <class Body>
-  void for_strips(const TilePart& part, const KernelTable& kernels, const Body& body);
+  void for_strips(const MatrixPart& part, const Body& body);
 
   StripRun& run() { return run_; }
 
@@ -44,10 +53,8 @@ class BlockProgram {
   LeafValues leaves(int head) const;
 
   StripRun run_;
-  const Call* call_ = nullptr;
-  Sequence sequence_;
-  Block block_;
-  std::int64_t first_head_ = 0;
+  const Call& call_;
+  QueryBlock block_;
   std::span<ir::ScalarValue> scalars_;
   int head_ = -1;  // whose values the run has now
   std::int32_t k_first_ = 0;
@@ -55,22 +62,14 @@ class BlockProgram {
 };
 
 template <class Body>
-void BlockProgram::for_strips(const TilePart& part, const KernelTable& kernels, const Body& body) {
+void BlockProgram::for_strips(const MatrixPart& part, const Body& body) {
   for (int head = part.first / block_.rows; head * block_.rows < part.last; ++head) {
     const int base = head * block_.rows;
     const int first = std::max(part.first, base) - base;
     const int last = std::min(part.last - base, block_.rows);
     select_head(head);
-    for (int row = first; row < last; row += kernels.strip_rows) {
-      StripRun::Strip strip;
-      strip.row = row;
-      strip.rows = std::min(kernels.strip_rows, last - row);
-      for (int c = part.column_first; c < part.column_last; c += kernels.panel_width) {
-        strip.column = c;
-        strip.columns = std::min(kernels.panel_width, part.column_last - c);
-        body(strip, base);
-      }
-    }
+    cpu::for_strips({first, last, part.column_first, part.column_last}, call_.kernels,
+                    [&](const StripRun::Strip& strip) { body(strip, base); });
   }
 }
 
@@ -82,14 +81,8 @@ struct KeepBits {
   void keep_first(int rows, int columns) const;  // all rows keep columns [0, columns)
   // Columns [column_first, column_last) outside of which rows [first, last) keep nothing; the first
   // a multiple of 64. Empty if they keep nothing at all.
-  TilePart trim(int first, int last) const;
+  MatrixPart trim(int first, int last) const;
 };
-
-// Runs a mask over a tile.
-void find_kept(BlockProgram& mask, const Call& call, int rows, int columns, const KeepBits& keep);
-
-// The middle of a tile, from which positions are counted: see Prepared::relative.
-constexpr std::int32_t middle_of(std::int32_t k_first) { return k_first + tile_columns / 2; }
 
 // The values of Prepared::shift and Prepared::slope in the rows of a block.
 struct RowShifts {
@@ -101,34 +94,59 @@ struct RowShifts {
   RowShifts(Arena& arena, const Prepared& plan);
 
   // Finds shift and slope. True: the block is to run Prepared::relative.
-  bool start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-             const Block& block) const;
-  void find_of_tile(const Call& call, const Sequence& sequence, const Block& block,
-                    std::int32_t k_first) const;
+  bool start(const Call& call, const QueryBlock& block) const;
+  void find_of_tile(const Call& call, const QueryBlock& block, std::int32_t k_first) const;
 };
 
-// What score_mod makes of a block's scores: Prepared::mod, or Prepared::relative if lines are
-// taken apart. Empty if scores stay as they are.
-class BlockMod {
+// What formulas find out for one worker, and the memory that they need for it.
+struct FormulaMemory {
+  FormulaMemory(Arena& arena, const Prepared& plan);
+
+  KeepBits keep;
+  RowShifts shifts;
+  std::span<std::byte> mask_state, mod_state;
+};
+
+// What a Program makes of a block's scores, tile by tile.
+class BlockFormulas {
  public:
-  BlockMod(const RowShifts& shifts, std::span<std::byte> state) : shifts_(shifts), state_(state) {}
+  BlockFormulas(const Call& call, const FormulaMemory& memory);
 
-  void start(const Call& call, const Sequence& sequence, std::int64_t first_head,
-             const Block& block);
-  void tile(std::int32_t k_first, int columns);  // finds RowShifts::of_tile too
+  void start(const QueryBlock& block);
+  // Goes to a tile: finds RowShifts::of_tile and which of its scores are kept. True: KeepBits says
+  // which. False: all are, and rows are whole vectors.
+  bool start_tile(const Tile& tile, int columns);
+  // Calls body(part) for groups of rows of such a tile, cut to the columns that they keep.
+  template <class Body>
+  void for_kept(const Body& body) const;
 
+  // Prepared::mod, or Prepared::relative if lines are taken apart; null if scores stay as they are.
+  BlockProgram* mod() { return mod_ ? &*mod_ : nullptr; }
   bool relative() const { return relative_; }
-  explicit operator bool() const { return program_.has_value(); }
-  BlockProgram* operator->() { return &*program_; }
+
+  bool drops() const { return dropout_ > 0; }
+  float drop_scale() const { return 1 / (1 - dropout_); }
+  // Bits of what is not dropped: `columns` scores of a row, from column `first` of the tile on.
+  void draw(int row, int first, int columns, std::uint64_t* out) const;
 
  private:
-  RowShifts shifts_;
-  std::span<std::byte> state_;
-  const Call* call_ = nullptr;
-  Sequence sequence_;
-  Block block_;
+  const Call& call_;
+  const FormulaMemory& memory_;
+  float dropout_;
+  DropoutRow drawn_;
+  QueryBlock block_;
+  std::optional<BlockProgram> mask_, mod_;
   bool relative_ = false;
-  std::optional<BlockProgram> program_;
+  std::int32_t k_first_ = 0;
 };
+
+template <class Body>
+void BlockFormulas::for_kept(const Body& body) const {
+  const int rows = block_.all_rows();
+  for (int first = 0; first < rows; first += trim_rows) {
+    const MatrixPart part = memory_.keep.trim(first, std::min(rows, first + trim_rows));
+    if (part.column_first < part.column_last) body(part);
+  }
+}
 
 }  // namespace fovea::cpu

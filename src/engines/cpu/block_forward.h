@@ -1,14 +1,14 @@
 // One block of query rows on one worker: its tiles of keys one after the other, then its rows out.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 
 #include "engines/cpu/rows_out.h"
 
 namespace fovea::cpu {
 
 // What one task does of a block: some of its rows (of blocks with several heads all), with all keys
-// or with one part of them.
+// or with one split of them.
 struct BlockPart {
   std::int64_t index = 0;  // of the block, in its head
   std::int64_t split = 0;
@@ -22,14 +22,9 @@ class BlockForward {
       : call_(call),
         kernels_(call.kernels),
         memory_(memory),
-        arena_("cpu",
-               memory.workers.data() + static_cast<std::size_t>(worker) * memory.worker_bytes),
-        mine_(arena_, call.plan, call.sizes),
-        dropout_(call.bound),
-        walk_(call.plan.tiles, memory.keys.walk(worker)),
-        mod_(mine_.shifts, mine_.mod_state) {
-    if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
-  }
+        mine_(memory.workers.find(call, worker)),
+        formulas_(call, mine_.formulas),
+        walk_(call.plan.tiles, memory.keys.walk(worker)) {}
 
   // `place`: of the head's keys in WaveKeys.
   void run(const Wave& wave, std::int64_t head_in_wave, std::int64_t place, const BlockPart& part);
@@ -40,37 +35,33 @@ class BlockForward {
   bool cut(const BlockPart& part);
   void start();
   void attend(const Tile& tile);
-  void attend(const TilePart& part, const KeyTile& keys, bool masked);
-  bool is_whole(const TilePart& part) const { return part.last - part.first == block_.all_rows(); }
-  Product score_product(const TilePart& part, const KeyTile& keys) const;
-  void modify(const TilePart& part);
-  void apply_softmax(const TilePart& part, bool masked);
-  Product value_product(const TilePart& part, const KeyTile& keys, bool masked);
-  void fetch(Product& product, const TilePart& part, const Panels& panels, std::int64_t wide) const;
-  Into into_o(const TilePart& part);
-  void drop(const TilePart& part);
+  void attend(const MatrixPart& part, const KeyTile& keys, bool masked);
+  bool is_whole(const MatrixPart& part) const { return part.rows() == block_.all_rows(); }
+  Product score_product(const MatrixPart& part, const KeyTile& keys) const;
+  void modify(const MatrixPart& part);
+  void apply_softmax(const MatrixPart& part, bool masked);
+  Product value_product(const MatrixPart& part, const KeyTile& keys, bool masked);
+  void fetch(Product& product, const MatrixPart& part, const Panels& panels,
+             std::int64_t wide) const;
+  Into into_o(const MatrixPart& part);
+  void drop(const MatrixPart& part);
   KeyTile keys_of(std::int64_t tile);
   RowSums sums_of(std::size_t row) const;
   void finish();
-  void keep_part(std::int64_t split);
+  void keep_split(std::int64_t split);
 
   const Call& call_;
   const KernelTable& kernels_;
   const ForwardMemory& memory_;
-  Arena arena_;
   ForwardWorker mine_;
-  Dropout dropout_;
+  BlockFormulas formulas_;
   TileWalk walk_;
-  std::optional<BlockProgram> mask_;
-  BlockMod mod_;
 
-  Sequence sequence_;
-  Block block_;
-  std::int64_t head_in_wave_ = 0, place_ = 0, group_ = 0, first_head_ = 0;
+  QueryBlock block_;
+  std::int64_t head_in_wave_ = 0, place_ = 0;
   bool read_once_ = false;
   bool has_o_ = false;  // mine_.o has been written
-  std::int64_t tile_ = 0;
-  KeyTile next_;  // the tile after the current one
+  KeyTile next_;        // the tile after the current one
 };
 
 }  // namespace fovea::cpu

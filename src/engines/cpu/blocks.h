@@ -13,8 +13,8 @@ inline constexpr int tile_columns = 128;  // keys of a tile: whole panels, whole
 inline constexpr int keep_words = tile_columns / 64;
 // So many rows of a mixed tile are cut to the columns that any of them keeps.
 inline constexpr int trim_rows = 24;
-inline constexpr int most_splits = 64;     // parts of a sequence's keys
-inline constexpr int splits_of_piece = 4;  // parts that one task takes, unless they are few
+inline constexpr int most_splits = 64;     // of a sequence's keys
+inline constexpr int splits_of_piece = 4;  // that one task takes, unless they are few
 inline constexpr int most_slices = 8;      // tasks that share the rows of a block
 inline constexpr int pack_tiles = 8;       // tiles that are packed by one task, at most
 static_assert(block_rows % most_slices == 0);
@@ -63,9 +63,9 @@ constexpr Block find_block(std::int64_t length, std::int64_t heads, std::int64_t
   return block;
 }
 
-// Parts into which the keys of a sequence are split, so that few query rows can still use all
-// threads: the parts are attended to apart and merged in order. The more rows, the more there is to
-// merge, and the longer a part.
+// Splits of the keys of a sequence, so that few query rows can still use all threads: they are
+// attended to apart and merged in order. The more rows, the more there is to merge, and the longer
+// a split.
 constexpr std::int64_t least_split_tiles(std::int64_t q_length) { return q_length <= 16 ? 2 : 4; }
 constexpr std::int64_t split_tiles(std::int64_t q_length, std::int64_t k_length) {
   return std::max(least_split_tiles(q_length), ceil_div(tiles_of(k_length), most_splits));

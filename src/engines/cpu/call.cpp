@@ -4,10 +4,8 @@
 #include <array>
 #include <atomic>
 
-#include "attention/philox.h"
 #include "attention/pool.h"
 #include "base/error.h"
-#include "engines/cpu/blocks.h"
 #include "engines/cpu/schedule.h"
 
 namespace fovea::cpu {
@@ -75,7 +73,7 @@ std::int32_t Call::head_seen(std::int64_t head) const {
 }
 
 LeafValues Call::leaves(const Sequence& sequence, std::int64_t head) const {
-  const KeySequence keys_seen = keys(sequence, 0);
+  const KeySequence keys_seen = keys({sequence, 0});
   LeafValues leaves;
   leaves.b = keys_seen.b;
   leaves.h = head_seen(head);
@@ -89,12 +87,21 @@ LeafValues Call::leaves(const Sequence& sequence, std::int64_t head) const {
   return leaves;
 }
 
-KeySequence Call::keys(const Sequence& sequence, std::int64_t group) const {
+std::optional<QueryBlock> Call::query_block(const KeyHead& keys, std::int64_t index,
+                                            int rows) const {
+  const std::int64_t length = keys.sequence.q_length, heads = heads_per_group();
+  if (index >= block_count(length, heads, rows)) return {};
+  const Block block = find_block(length, heads, index, rows);
+  return QueryBlock{keys, block, keys.group * heads + block.head};
+}
+
+KeySequence Call::keys(const KeyHead& head) const {
+  const Sequence& sequence = head.sequence;
   const auto size = [](std::int64_t x) { return static_cast<std::int32_t>(x); };
   KeySequence out;
   out.b = seen(sequence.b, value_of(bound.b_offset));
-  out.h_first = head_seen(group * heads_per_group());
-  out.h_last = head_seen((group + 1) * heads_per_group() - 1);
+  out.h_first = head_seen(head.group * heads_per_group());
+  out.h_last = head_seen((head.group + 1) * heads_per_group() - 1);
   out.B = size(sizes.b);
   out.H = bound.h_global != 0 ? bound.h_global : size(sizes.h);
   out.Hkv = size(sizes.hkv);
@@ -156,29 +163,9 @@ void Call::parallel(std::span<const std::int64_t> homes, double flops, TaskBody 
   });
 }
 
-Dropout::Dropout(const Bindings& bindings)
-    : probability(value_of(bindings.dropout)),
-      threshold(dropout_threshold(probability)),
-      seed(value_of(bindings.seed)),
-      offset(value_of(bindings.offset)) {}
-
-void Dropout::bits(const KernelTable& kernels, const LeafValues& leaves, std::int32_t q,
-                   std::int32_t k, int columns, std::uint64_t* out) const {
-  const auto word = [](std::int32_t x) { return static_cast<std::uint32_t>(x); };
-  DropoutRow row;
-  row.seed = seed;
-  row.offset = static_cast<std::uint32_t>(offset);
-  row.bh = word(leaves.b) * word(leaves.H) + word(leaves.h);
-  row.q = word(q);
-  row.k = word(k);
-  row.threshold = threshold;
-  kernels.dropout(row, columns, out);
-}
-
 Panels take_panels(Arena& arena, const KernelTable& kernels, std::int64_t rows,
                    std::int64_t columns) {
-  const std::int64_t width = kernels.panel_width;
-  return {arena.take<float>(ceil_div(columns, width) * width, rows).data(), rows};
+  return {arena.take<float>(round_up(columns, kernels.panel_width), rows).data(), rows};
 }
 
 }  // namespace fovea::cpu

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "attention/arena.h"
 #include "attention/bindings.h"
 #include "attention/problem.h"
+#include "engines/cpu/blocks.h"
 #include "engines/cpu/prepare.h"
 
 namespace fovea::cpu {
@@ -32,6 +35,26 @@ class TaskBody {
   void (*run_)(const void*, std::int64_t, int);
 };
 
+inline constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+constexpr std::int64_t heads_per_group(const Sizes& sizes) {
+  return sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv;
+}
+
+// A key/value head of a sequence.
+struct KeyHead {
+  Sequence sequence;
+  std::int64_t group = 0;  // of query heads: those that read it
+};
+
+// A block of the query rows that read a key/value head.
+struct QueryBlock : KeyHead, Block {
+  std::int64_t first_head = 0;  // of all query heads
+
+  std::int64_t head_of(int row) const { return first_head + row / rows; }
+  std::int64_t position_of(int row) const { return position + row % rows; }  // in the sequence
+};
+
 struct Call {
   Call(const Prepared& prepared, const Bindings& bindings, std::span<ir::ScalarValue> values);
 
@@ -46,7 +69,13 @@ struct Call {
   float scale;
   std::span<const ir::ScalarValue> scalars;  // declared, then lifted
 
-  std::int64_t heads_per_group() const { return sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv; }
+  std::int64_t heads_per_group() const { return cpu::heads_per_group(sizes); }
+  KeyHead key_head(std::int64_t number) const {  // b * Hkv + g
+    return {geometry.sequence(number / sizes.hkv), number % sizes.hkv};
+  }
+  // Block `index` of the queries of a key/value head; nothing: it has fewer. `rows`: of a block.
+  std::optional<QueryBlock> query_block(const KeyHead& keys, std::int64_t index,
+                                        int rows = block_rows) const;
 
   // The index of the sequence's batch in the tensors: 0 if packed, since packed tensors have one
   // batch.
@@ -59,7 +88,7 @@ struct Call {
 
   // What formulas read: for one head, or for the heads of one group.
   LeafValues leaves(const Sequence& sequence, std::int64_t head) const;
-  KeySequence keys(const Sequence& sequence, std::int64_t group) const;
+  KeySequence keys(const KeyHead& head) const;
   std::int32_t head_seen(std::int64_t head) const;  // the head that formulas read: with its offset
 
   // Runs body(task, worker) for every task. A worker runs one task at a time; tasks do not wait for
@@ -70,23 +99,35 @@ struct Call {
   void parallel(std::span<const std::int64_t> homes, double flops, TaskBody body) const;
 };
 
-// Dropout of one call: which scores are not dropped, as bits.
-struct Dropout {
-  explicit Dropout(const Bindings& bindings);
-
-  bool any() const { return probability > 0; }
-  float scale() const { return 1 / (1 - probability); }
-  // Of `columns` scores of one row, from position k on.
-  void bits(const KernelTable& kernels, const LeafValues& leaves, std::int32_t q, std::int32_t k,
-            int columns, std::uint64_t* out) const;
-
-  float probability;
-  std::uint64_t threshold, seed, offset;
-};
-
 // rows x columns in panels, `columns` rounded up to whole ones.
 Panels take_panels(Arena& arena, const KernelTable& kernels, std::int64_t rows,
                    std::int64_t columns);
+
+inline std::span<std::byte> take_bytes(Arena& arena, std::size_t bytes, std::int64_t times = 1) {
+  return arena.take<std::byte>(static_cast<std::int64_t>(bytes), times);
+}
+
+// Memory for several objects of a kind, each laid out by its constructor: Kind(arena, plan, sizes).
+template <class Kind>
+class Copies {
+ public:
+  Copies() = default;
+  Copies(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t count) {
+    Arena measure("cpu", nullptr);
+    Kind(measure, plan, sizes);
+    bytes_ = measure.used();
+    all_ = take_bytes(arena, bytes_, count);
+  }
+
+  Kind find(const Call& call, std::int64_t number) const {
+    Arena arena("cpu", all_.data() + static_cast<std::size_t>(number) * bytes_);
+    return {arena, call.plan, call.sizes};
+  }
+
+ private:
+  std::size_t bytes_ = 0;
+  std::span<std::byte> all_;
+};
 
 constexpr Panels from_row(Panels panels, std::int64_t row, int panel_width) {
   return {panels.data + row * panel_width, panels.rows};

@@ -33,8 +33,8 @@ class CpuPlan : public Plan {
 
   std::size_t memory_bytes() const override {
     std::size_t bytes = sizeof *this;
-    if (prepared_.mask) bytes += prepared_.mask->memory_bytes();
-    for (const auto* program : {&prepared_.mod, &prepared_.relative}) {
+    const Prepared& p = prepared_;
+    for (const auto* program : {&p.mask, &p.mod, &p.shift, &p.relative, &p.slope}) {
       if (*program) bytes += (*program)->memory_bytes();
     }
     return bytes;

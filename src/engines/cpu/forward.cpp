@@ -19,15 +19,9 @@ ForwardWorker::ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& si
       rescale(arena.take<float>(block_rows)),
       shifted_max(arena.take<double>(block_rows)),
       shifted_reference(arena.take<double>(block_rows)),
-      keep{arena.take<std::uint64_t>(block_rows, keep_words)},
-      shifts(arena, plan) {
-  const auto bytes = [&](std::size_t count) {
-    return arena.take<std::byte>(static_cast<std::int64_t>(count));
-  };
+      formulas(arena, plan),
+      own_tile(arena, plan, sizes, 1) {
   if (plan.pairs) p_pairs = take_panels(arena, plan.kernels, block_rows, tile_columns / 2);
-  if (plan.mask) mask_state = bytes(plan.mask->state_bytes(block_rows, tile_columns));
-  mod_state = bytes(plan.mod_state_bytes());
-  own_tile = KeyTiles(arena, plan, sizes, 1);
 }
 
 namespace {
@@ -37,29 +31,24 @@ bool lengths_vary(const Problem& baked) {
   return baked.has_q_lengths || baked.layout == Layout::Thd;
 }
 
-Parts take_parts(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t wave) {
-  const std::int64_t heads = sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv;
-  Parts parts;
-  if (sizes.sq > block_rows && !lengths_vary(plan.baked)) return parts;
+SplitResults take_splits(Arena& arena, const Prepared& plan, const Sizes& sizes,
+                         std::int64_t wave) {
+  SplitResults out;
+  if (sizes.sq > block_rows && !lengths_vary(plan.baked)) return out;
   const std::int64_t longest = std::min<std::int64_t>(sizes.sq, block_rows);
   const std::int64_t shortest = lengths_vary(plan.baked) ? 1 : longest;
-  parts.splits = splits_at_most(shortest, sizes.skv);
-  if (parts.splits == 1) return parts;
-  parts.rows = heads * longest;
-  const std::int64_t rows = wave * parts.splits * parts.rows;
-  parts.row_max = arena.take<double>(rows);
-  parts.reference = arena.take<double>(rows);
-  parts.row_sum = arena.take<float>(rows);
-  parts.shift = arena.take<float>(rows);
-  parts.o = take_panels(arena, plan.kernels, rows, sizes.dv);
-  parts.done = arena.take<std::uint32_t>(wave, parts.groups() + 1);
-  return parts;
+  out.count = splits_at_most(shortest, sizes.skv);
+  if (out.count == 1) return out;
+  out.rows = heads_per_group(sizes) * longest;
+  const std::int64_t rows = wave * out.count * out.rows;
+  out.sums = arena.take<RowSums>(rows);
+  out.o = take_panels(arena, plan.kernels, rows, sizes.dv);
+  out.done = arena.take<std::uint32_t>(wave, out.groups() + 1);
+  return out;
 }
 
 // If heads have one block of queries each, each worker packs keys tile by tile for itself.
-bool shares_keys(const Sizes& sizes) {
-  return block_count(sizes.sq, sizes.hkv == 0 ? 0 : sizes.h / sizes.hkv) > 1;
-}
+bool shares_keys(const Sizes& sizes) { return block_count(sizes.sq, heads_per_group(sizes)) > 1; }
 
 }  // namespace
 
@@ -67,38 +56,35 @@ ForwardMemory::ForwardMemory(Arena& arena, const Prepared& plan, const Sizes& si
     : scalars(arena.take<ir::ScalarValue>(
           static_cast<std::int64_t>(plan.baked.program.scalars().size()))),
       keys(arena, plan, sizes, shares_keys(sizes)),
-      parts(take_parts(arena, plan, sizes, keys.heads)) {
+      splits(take_splits(arena, plan, sizes, keys.heads)) {
   if (plan.baked.max_logit && !plan.baked.row_max) {
     row_max = arena.take<float>(row_count(sizes, plan.baked.layout));
   }
-  Arena measure("cpu", nullptr);
-  ForwardWorker(measure, plan, sizes);
-  worker_bytes = measure.used();
-  workers = arena.take<std::byte>(static_cast<std::int64_t>(worker_bytes), plan.workers);
+  workers = Copies<ForwardWorker>(arena, plan, sizes, plan.workers);
 }
 
 namespace {
 
-// Counts the finished parts of each group, and the merged groups of each head whose keys are split.
-// The worker that finishes the last part of a group merges the group, and the worker that merges
-// the last group of a head merges those. The order of addition does not depend on which workers
-// these are.
+// Counts the finished splits of each group, and the merged groups of each head whose keys are
+// split. The worker that finishes the last split of a group merges the group, and the worker that
+// merges the last group of a head merges those. The order of addition does not depend on which
+// workers these are.
 class MergeCount {
  public:
-  MergeCount(const Parts& parts, std::int64_t heads, std::int64_t blocks)
-      : done_(parts.done), groups_(parts.groups()), of_group_(blocks * splits_of_piece) {
+  MergeCount(const SplitResults& splits, std::int64_t heads, std::int64_t blocks)
+      : done_(splits.done), groups_(splits.groups()), of_group_(blocks * splits_of_piece) {
     if (done_.empty()) return;
     std::ranges::fill(done_.first(static_cast<std::size_t>(heads * (groups_ + 1))), 0u);
   }
-  bool ends_group(const PartGroup& group, int parts) const {
-    return add(group, parts) == of_group_;
+  bool ends_group(const SplitGroup& group, int splits) const {
+    return add(group, splits) == of_group_;
   }
   bool ends_head(std::int64_t head) const { return add({head, groups_}, 1) == groups_; }
 
  private:
-  std::int64_t add(const PartGroup& to, int parts) const {
+  std::int64_t add(const SplitGroup& to, int count) const {
     const auto i = static_cast<std::size_t>(to.head_in_wave * (groups_ + 1) + to.number);
-    const auto more = static_cast<std::uint32_t>(parts);
+    const auto more = static_cast<std::uint32_t>(count);
     const std::atomic_ref<std::uint32_t> done(done_[i]);
     return done.fetch_add(more, std::memory_order_acq_rel) + more;
   }
@@ -138,7 +124,7 @@ int rows_of_block(const Call& call, const Wave& wave) {
   return best;
 }
 
-// The pieces of a head: its blocks, and of each, if keys are split, groups of parts of them.
+// The pieces of a head: its blocks, and of each, if keys are split, groups of splits.
 struct Pieces {
   int rows = block_rows;  // of a block
   std::int64_t blocks = 0;
@@ -169,8 +155,8 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   Pieces pieces;
   pieces.rows = rows_of_block(call, wave);
   pieces.blocks = block_count(call.sizes.sq, call.heads_per_group(), pieces.rows);
-  pieces.groups = memory.parts.groups();
-  pieces.split = memory.parts.splits > 1;
+  pieces.groups = memory.splits.groups();
+  pieces.split = memory.splits.count > 1;
   fill_tables(call, memory.keys, wave);
   const WaveSchedule schedule({wave.count, pieces.count(), pieces.most_cuts(), !pieces.split,
                                call.plan.tiles.hides_nothing() && !pieces.split},
@@ -178,17 +164,17 @@ void attend_wave(const Call& call, const ForwardMemory& memory, const Wave& wave
   const KeyPacking packing(call, memory.keys, wave, schedule, /*least_blocks=*/2);
   call.parallel(packing.tasks(), packing.flops(),
                 [&](std::int64_t task, int worker) { packing.run(task, worker); });
-  const MergeCount merged(memory.parts, wave.count, pieces.blocks);
+  const MergeCount merged(memory.splits, wave.count, pieces.blocks);
   call.parallel(schedule.homes(), wave_flops(call, wave, pieces.blocks == 1),
                 [&](std::int64_t number, int worker) {
                   const WaveSchedule::Task task = schedule.find(number);
                   BlockForward forward(call, memory, worker);
                   if (task.whole) return forward.run_head(wave, task.head, worker);
                   pieces.run(forward, wave, task);
-                  const PartGroup group{task.head, task.piece % pieces.groups};
+                  const SplitGroup group{task.head, task.piece % pieces.groups};
                   if (!pieces.split || !merged.ends_group(group, splits_of_piece / task.cuts))
                     return;
-                  merge_group(call, memory.parts, wave, group);
+                  merge_group(call, memory.splits, wave, group);
                   if (merged.ends_head(task.head)) merge_head(call, memory, wave, task.head);
                 });
 }

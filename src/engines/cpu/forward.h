@@ -1,5 +1,5 @@
 // The forward: blocks of query rows against tiles of keys, with the online softmax. A block belongs
-// to one task; if few rows see many keys, the keys are split and the parts merged in order.
+// to one task; if few rows see many keys, the keys are split and the splits merged in order.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fovea::cpu {
 
-// The memory of one worker. The constructor lays it out, or only measures it if the arena has none.
+// The memory of one worker.
 struct ForwardWorker {
   ForwardWorker(Arena& arena, const Prepared& plan, const Sizes& sizes);
 
@@ -21,24 +21,27 @@ struct ForwardWorker {
   // [block_rows], as SoftmaxTile has them
   std::span<float> row_max, reference, row_sum, rescale;
   std::span<double> shifted_max, shifted_reference;
-  KeepBits keep;
-  std::span<std::byte> mask_state, mod_state;
-  RowShifts shifts;
+  FormulaMemory formulas;
   KeyTiles own_tile;  // if each head's keys are read once: see shares_keys()
 };
 
-// Results of parts of the keys, to be merged: [wave][splits][rows of a group].
-struct Parts {
-  std::int64_t splits = 1;  // most of any sequence
-  std::int64_t rows = 0;    // of a group, most of any sequence that is split
-  std::span<double> row_max, reference;
-  std::span<float> row_sum, shift;
+// A row's sums over its keys, as SoftmaxTile has them, and its value of Prepared::shift.
+struct RowSums {
+  double row_max, reference;
+  float sum, shift;
+};
+
+// Results of splits of the keys, to be merged: [wave][count][rows of a group].
+struct SplitResults {
+  std::int64_t count = 1;  // splits, most of any sequence
+  std::int64_t rows = 0;   // of a group, most of any sequence that is split
+  std::span<RowSums> sums;
   Panels o;
   std::span<std::uint32_t> done;  // [wave][groups() + 1]: see MergeCount
 
-  std::int64_t groups() const { return ceil_div(splits, splits_of_piece); }
+  std::int64_t groups() const { return ceil_div(count, splits_of_piece); }
   std::int64_t row(std::int64_t head_in_wave, std::int64_t split, std::int64_t row_in_group) const {
-    return (head_in_wave * splits + split) * rows + row_in_group;
+    return (head_in_wave * count + split) * rows + row_in_group;
   }
 };
 
@@ -48,10 +51,9 @@ struct ForwardMemory {
 
   std::span<ir::ScalarValue> scalars;
   WaveKeys keys;
-  Parts parts;
+  SplitResults splits;
   std::span<float> row_max;  // of all rows, if the caller wants max_logit but not row_max
-  std::size_t worker_bytes = 0;
-  std::span<std::byte> workers;
+  Copies<ForwardWorker> workers;
 };
 
 void forward(const Call& call, const ForwardMemory& memory);

@@ -18,27 +18,23 @@ KeyChunkBackward::KeyChunkBackward(const Call& call, const BackwardMemory& memor
     : call_(call),
       kernels_(call.kernels),
       memory_(memory),
-      mine_(worker_of(call, memory, worker)),
-      dropout_(call.bound),
-      walk_(call.plan.tiles, memory.keys.walk(worker)),
-      mod_(mine_.shifts, mine_.mod_state) {
-  if (call.plan.mask) mask_.emplace(*call.plan.mask, mine_.mask_state.data());
-}
+      mine_(memory.workers.find(call, worker)),
+      formulas_(call, mine_.formulas),
+      walk_(call.plan.tiles, memory.keys.walk(worker)) {}
 
 bool KeyChunkBackward::start(std::int64_t head_in_wave, std::int64_t head, std::int64_t chunk) {
-  sequence_ = call_.geometry.sequence(head / call_.sizes.hkv);
-  if (chunk >= chunk_count(sequence_.k_length)) return false;
-  group_ = head % call_.sizes.hkv;
+  head_ = call_.key_head(head);
+  const Sequence& sequence = head_.sequence;
+  if (chunk >= chunk_count(sequence.k_length)) return false;
   head_in_wave_ = head_in_wave;
   chunk_ = chunk;
-  const std::int64_t tiles = chunk_tiles(sequence_.k_length);
+  const std::int64_t tiles = chunk_tiles(sequence.k_length);
   first_tile_ = chunk * tiles;
-  last_tile_ = std::min(tiles_of(sequence_.k_length), first_tile_ + tiles);
-  const std::int64_t heads = call_.heads_per_group();
-  blocks_ = block_count(sequence_.q_length, heads);
+  last_tile_ = std::min(tiles_of(sequence.k_length), first_tile_ + tiles);
+  blocks_ = block_count(sequence.q_length, call_.heads_per_group());
   work_ = 0;
   for (std::int64_t index = 0; index < blocks_; ++index) {
-    work_ += work_of_row(index) * find_block(sequence_.q_length, heads, index).all_rows();
+    work_ += work_of_row(index) * call_.query_block(head_, index)->all_rows();
   }
   parts_ = parts_of_work(blocks_, work_);
   return true;
@@ -64,7 +60,9 @@ void KeyChunkBackward::run_parts(std::int64_t head_in_wave, std::int64_t head, s
                                  int first, int last) {
   if (!start(head_in_wave, head, chunk)) return;
   const std::int64_t number = head_in_wave * memory_.chunks + chunk;
-  const auto sums_of = [&](int part) { return part_of(call_, memory_, number, part); };
+  const auto sums_of = [&](int part) {
+    return memory_.parts.find(call_, number * row_parts + part);
+  };
   constexpr std::uint32_t part_with_sums = 256;  // above the number of parts that are done
   auto now = static_cast<std::uint32_t>(last - first);
   for (int part = first; part < last; ++part) {
@@ -100,7 +98,7 @@ std::int64_t KeyChunkBackward::work_of_row(std::int64_t index) const {
 KeyChunkBackward::RowCut KeyChunkBackward::begin_of(int part) const {
   std::int64_t before = work_ * part / parts_;
   for (std::int64_t index = 0; index < blocks_; ++index) {
-    const Block block = find_block(sequence_.q_length, call_.heads_per_group(), index);
+    const Block block = *call_.query_block(head_, index);
     const std::int64_t rows = block.all_rows(), of_row = work_of_row(index);
     if (before < rows * of_row) {
       const std::int64_t step = block.heads > 1 ? rows : group_rows;
@@ -146,9 +144,8 @@ void KeyChunkBackward::add_up(const KeySums& to, std::span<const float* const> t
 
 // Rows [first, last) of a block, or as many of them as it has.
 void KeyChunkBackward::start_block(std::int64_t index, int first, int last) {
-  const std::int64_t heads = call_.heads_per_group();
   const std::int64_t number = memory_.queries.number(head_in_wave_, index);
-  block_ = find_block(sequence_.q_length, heads, index);
+  block_ = *call_.query_block(head_, index);
   if (block_.heads == 1) {
     block_.rows = std::min(last, block_.rows) - first;
     block_.position += first;
@@ -156,7 +153,6 @@ void KeyChunkBackward::start_block(std::int64_t index, int first, int last) {
   block_index_ = index;
   first_row_ = first;
   if (!memory_.row_totals.empty()) mine_.row_sums.clear();
-  first_head_ = group_ * heads + block_.head;
   const auto rows_of = [&](const Panels& all, std::int64_t place, std::int64_t columns) {
     return from_row(block_of(all, kernels_, place, columns), first, kernels_.panel_width);
   };
@@ -177,63 +173,52 @@ void KeyChunkBackward::start_block(std::int64_t index, int first, int last) {
     grad_q_ = rows_of(memory_.grad_q, chunk * queries.blocks + index, call_.sizes.d);
   }
   has_grad_q_ = false;
-  if (mask_) mask_->start(call_, sequence_, first_head_, block_);
-  mod_.start(call_, sequence_, first_head_, block_);
+  formulas_.start(block_);
 
-  RowBlock rows = rows_seen(call_, sequence_, first_head_, block_);
+  RowBlock rows = rows_seen(call_, block_);
   rows.first_tile = static_cast<int>(first_tile_);
   rows.last_tile = static_cast<int>(last_tile_);
-  walk_.start(call_.keys(sequence_, group_), memory_.keys.table(head_in_wave_), rows);
+  walk_.start(call_.keys(head_), memory_.keys.table(head_in_wave_), rows);
 }
 
 void KeyChunkBackward::differentiate(const Tile& tile) {
   tile_ = tile.number;
-  keys_ = memory_.keys.find(call_, sequence_, head_in_wave_, tile_);
+  keys_ = memory_.keys.find(call_, head_.sequence, head_in_wave_, tile_);
   const int rows = block_.all_rows();
-  const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
-  mod_.tile(k_first, keys_.columns);
+  const bool masked = formulas_.start_tile(tile, keys_.columns);
   for (int r = 0; r < rows; ++r) {
     mine_.lse[static_cast<std::size_t>(r)] =
-        lse_[r] - mine_.shifts.of_tile[static_cast<std::size_t>(r)];
+        lse_[r] - mine_.formulas.shifts.of_tile[static_cast<std::size_t>(r)];
+    if (formulas_.drops()) formulas_.draw(r, 0, keys_.columns, mine_.drop.row(r));
   }
-  if (dropout_.any()) find_drops();
-  if (tile.full && keys_.columns % kernels_.lanes == 0) {
-    const TilePart all{0, rows, 0, keys_.columns};
+  if (!masked) {
+    const MatrixPart all{0, rows, 0, keys_.columns};
     score_products(all);
     strips(all, /*masked=*/false);
     query_product(all, /*masked=*/false);
     key_products(all, /*masked=*/false);
     return;
   }
-  if (tile.full) {
-    mine_.keep.keep_first(rows, keys_.columns);
-  } else {
-    mask_->tile(k_first, keys_.columns);
-    find_kept(*mask_, call_, rows, keys_.columns, mine_.keep);
-  }
   const std::int64_t floats = block_rows * std::int64_t{tile_columns};
   std::fill_n(mine_.scores.data, floats, 0.0f);
   std::fill_n(mine_.grad_p.data, floats, 0.0f);
-  constexpr int most_parts = block_rows / trim_rows;
-  TilePart parts[most_parts];
+  MatrixPart parts[block_rows / trim_rows];
   std::size_t count = 0;
-  for (int first = 0; first < rows; first += trim_rows) {
-    const TilePart part = mine_.keep.trim(first, std::min(rows, first + trim_rows));
-    if (part.column_first == part.column_last) continue;
+  formulas_.for_kept([&](const MatrixPart& part) {
     score_products(part);
     strips(part, /*masked=*/true);
     query_product(part, /*masked=*/true);
     parts[count++] = part;
-  }
+  });
   key_products_of_mixed({parts, count});
 }
 
 // S = Q K^T and dP = dO V^T.
-void KeyChunkBackward::score_products(const TilePart& part) {
+void KeyChunkBackward::score_products(const MatrixPart& part) {
   const int width = kernels_.panel_width;
   Product product;
-  product.m = part.last - part.first;
-  product.n = part.column_last - part.column_first;
+  product.m = part.rows();
+  product.n = part.columns();
   product.a = from_row(q_, part.first, width);
   product.b = from_column(keys_.k_transposed, part.column_first);
   product.c = from_row(from_column(mine_.scores, part.column_first), part.first, width);
@@ -248,32 +233,13 @@ void KeyChunkBackward::score_products(const TilePart& part) {
   call_.plan.multiply(product);
 }
 
-void KeyChunkBackward::find_drops() {
-  const auto k_first = static_cast<std::int32_t>(tile_ * tile_columns + sequence_.k_offset);
-  for (int row = 0; row < block_.all_rows(); ++row) {
-    const LeafValues leaves = call_.leaves(sequence_, first_head_ + row / block_.rows);
-    const auto q =
-        static_cast<std::int32_t>(block_.position + row % block_.rows + sequence_.q_offset);
-    dropout_.bits(kernels_, leaves, q, k_first, keys_.columns, mine_.drop.row(row));
-  }
-}
-
 // From scores and dP to P and dS, strip by strip, so that a modifier's values are computed once and
 // stay in the first-level cache for its derivative.
-void KeyChunkBackward::strips(const TilePart& part, bool masked) {
-  if (mod_) {
-    mod_->for_strips(part, kernels_,
-                     [&](const StripRun::Strip& one, int base) { strip(one, base, masked); });
-    return;
-  }
-  StripRun::Strip one;
-  for (one.row = part.first; one.row < part.last; one.row += kernels_.strip_rows) {
-    one.rows = std::min(kernels_.strip_rows, part.last - one.row);
-    for (one.column = part.column_first; one.column < part.column_last;
-         one.column += kernels_.panel_width) {
-      one.columns = std::min(kernels_.panel_width, part.column_last - one.column);
-      strip(one, 0, masked);
-    }
+void KeyChunkBackward::strips(const MatrixPart& part, bool masked) {
+  if (BlockProgram* const mod = formulas_.mod()) {
+    mod->for_strips(part, [&](const StripRun::Strip& one, int base) { strip(one, base, masked); });
+  } else {
+    for_strips(part, kernels_, [&](const StripRun::Strip& one) { strip(one, 0, masked); });
   }
 }
 
@@ -284,16 +250,17 @@ void KeyChunkBackward::strip(StripRun::Strip at, int base, bool masked) {
   float* const grad_p = from_row(from_column(mine_.grad_p, at.column), row, width).data;
   at.score = scores;
   SoftmaxBackward x;
-  x.scores = mod_ ? modified_scores(at) : scores;
+  const bool has_mod = formulas_.mod() != nullptr;
+  x.scores = has_mod ? modified_scores(at) : scores;
   x.grad_p = grad_p;
   x.p = grad_p;
-  const bool direct = !mod_ || (call_.plan.grad_passes && captured_ == nullptr);
+  const bool direct = !has_mod || (call_.plan.grad_passes && captured_ == nullptr);
   x.grad = direct ? scores : mine_.grad_strip.data();
   x.rows = at.rows;
   x.columns = at.columns;
-  x.keep = masked ? mine_.keep.row(row) : nullptr;
-  x.drop = dropout_.any() ? mine_.drop.row(row) : nullptr;
-  x.drop_scale = dropout_.scale();
+  x.keep = masked ? mine_.formulas.keep.row(row) : nullptr;
+  x.drop = formulas_.drops() ? mine_.drop.row(row) : nullptr;
+  x.drop_scale = formulas_.drop_scale();
   x.keep_words = keep_words;
   x.keep_shift = at.column;
   x.lse = mine_.lse.data() + row;
@@ -305,17 +272,16 @@ void KeyChunkBackward::strip(StripRun::Strip at, int base, bool masked) {
 
 // The modified scores as a strip, copied unless they lie like one already.
 const float* KeyChunkBackward::modified_scores(StripRun::Strip& at) {
-  StripRun& run = mod_->run();
+  StripRun& run = formulas_.mod()->run();
   run.elements(0, at);
   const StripValue value = run.value(score_root);
   if (value.row_step == kernels_.panel_width && value.column_step == 1) return value.f32();
-  kernels_.spread(value.f32(), value.row_step, value.column_step, at.rows, at.columns, nullptr,
-                  mine_.score_strip.data());
+  kernels_.spread(value, at.rows, at.columns, nullptr, mine_.score_strip.data());
   return mine_.score_strip.data();
 }
 
 void KeyChunkBackward::modified_gradients(const StripRun::Strip& at, int row, float* grad_scores) {
-  StripRun& run = mod_->run();
+  StripRun& run = formulas_.mod()->run();
   StripRun::Strip second = at;
   second.grad = mine_.grad_strip.data();
   run.elements(1, second);
@@ -326,9 +292,7 @@ void KeyChunkBackward::modified_gradients(const StripRun::Strip& at, int row, fl
       captured_->balance(run, first_captured_root, second, {p.data, row, mine_.row_sums, kernels_});
     }
   }
-  const StripValue value = run.value(gradient_root);
-  kernels_.spread(value.f32(), value.row_step, value.column_step, at.rows, at.columns,
-                  mine_.live.data(), grad_scores);
+  kernels_.spread(run.value(gradient_root), at.rows, at.columns, mine_.live.data(), grad_scores);
 }
 
 void KeyChunkBackward::store_row_sums() const {
@@ -358,45 +322,38 @@ Into KeyChunkBackward::into_grad_q(bool whole) {
 }
 
 // dQ += dS K.
-void KeyChunkBackward::query_product(const TilePart& part, bool masked) {
+void KeyChunkBackward::query_product(const MatrixPart& part, bool masked) {
   if (!call_.baked.want_q) return;
   const bool pairs = call_.plan.pairs;
-  if (pairs) {
-    kernels_.pairs->narrow(mine_.scores,
-                           {part.first, part.last, part.column_first, part.column_last},
-                           mine_.grad_scores_columns);
-  }
+  if (pairs) kernels_.pairs->narrow(mine_.scores, part, mine_.grad_scores_columns);
   Product product;
   product.a =
       from_row(pairs ? mine_.grad_scores_columns : mine_.scores, part.first, kernels_.panel_width);
   product.b = keys_.k;
   product.c = from_row(grad_q_, part.first, kernels_.panel_width);
-  product.m = part.last - part.first;
+  product.m = part.rows();
   product.n = static_cast<int>(call_.sizes.d);
   product.k_first = static_cast<int>(call_.plan.cells(part.column_first));
   product.k_last = static_cast<int>(call_.plan.cells(part.column_last));
-  product.into = into_grad_q(/*whole=*/part.last - part.first == block_.all_rows());
+  product.into = into_grad_q(/*whole=*/part.rows() == block_.all_rows());
   product.skip_zeros = (masked || flags_.has_empty_row) && !keys_.k_finite;
   call_.plan.multiply(product);
 }
 
 // dV += P^T dO and dK += dS^T Q, of some keys, over some rows. The first key begins a panel, the
 // first row is even.
-void KeyChunkBackward::key_products(const TilePart& part, bool masked) {
+void KeyChunkBackward::key_products(const MatrixPart& part, bool masked) {
   const bool pairs = call_.plan.pairs;
   const std::int64_t row = (tile_ - first_tile_) * tile_columns + part.column_first;
   Product product;
   product.a_transposed = true;
-  product.m = part.column_last - part.column_first;
+  product.m = part.columns();
   product.k_first = static_cast<int>(call_.plan.cells(part.first));
   product.k_last = static_cast<int>(call_.plan.cells(part.last));
   product.into = into_keys(part);
   const auto add = [&](const Panels& scores, const Panels& narrowed, const Panels& rows,
                        const Panels& sums, bool finite) {
-    if (pairs) {
-      kernels_.pairs->narrow_rows(
-          scores, {part.first, part.last, part.column_first, part.column_last}, narrowed);
-    }
+    if (pairs) kernels_.pairs->narrow_rows(scores, part, narrowed);
     product.a = from_column(pairs ? narrowed : scores, part.column_first);
     product.b = rows;
     product.c = from_row(sums, row, kernels_.panel_width);
@@ -415,12 +372,11 @@ void KeyChunkBackward::key_products(const TilePart& part, bool masked) {
 
 // The sums of a panel of keys begin as its first product, if that covers all of the panel, or as
 // zeros.
-Into KeyChunkBackward::into_keys(const TilePart& part) {
+Into KeyChunkBackward::into_keys(const MatrixPart& part) {
   const int width = kernels_.panel_width;
   const auto first =
       static_cast<std::size_t>(((tile_ - first_tile_) * tile_columns + part.column_first) / width);
-  const auto count =
-      static_cast<std::size_t>(ceil_div(part.column_last - part.column_first, width));
+  const auto count = static_cast<std::size_t>(ceil_div(part.columns(), width));
   const std::span<bool> has = mine_.has_sums.subspan(first, count);
   const bool sets = part.column_last % width == 0 && std::ranges::count(has, true) == 0;
   for (std::size_t panel = 0; !sets && panel < count; ++panel) {
@@ -442,11 +398,11 @@ void KeyChunkBackward::clear_keys(std::size_t panel) const {
 
 // Each panel of keys is multiplied with the rows from the first part that keeps some of it to the
 // last.
-void KeyChunkBackward::key_products_of_mixed(std::span<const TilePart> parts) {
+void KeyChunkBackward::key_products_of_mixed(std::span<const MatrixPart> parts) {
   for (int key = 0; key < keys_.columns; key += kernels_.panel_width) {
     const int end = std::min(keys_.columns, key + kernels_.panel_width);
     int first = block_rows, last = 0;
-    for (const TilePart& part : parts) {
+    for (const MatrixPart& part : parts) {
       if (part.column_last <= key || part.column_first >= end) continue;
       first = std::min(first, part.first);
       last = std::max(last, part.last);
@@ -458,20 +414,21 @@ void KeyChunkBackward::key_products_of_mixed(std::span<const TilePart> parts) {
 void KeyChunkBackward::write_keys(const KeySums& sums) {
   const std::int64_t position = first_tile_ * tile_columns;
   const auto rows =
-      static_cast<int>(std::min(sequence_.k_length, last_tile_ * tile_columns) - position);
-  const std::int64_t b = call_.batch(sequence_), row = sequence_.k_first + position;
+      static_cast<int>(std::min(head_.sequence.k_length, last_tile_ * tile_columns) - position);
+  const std::int64_t b = call_.batch(head_.sequence), row = head_.sequence.k_first + position;
   if (call_.baked.want_k) {
     float factor[tile_columns];  // pairs of q are not scaled
     std::fill_n(factor, tile_columns, call_.plan.pairs ? call_.scale : 1.0f);
     for (int first = 0; first < rows; first += tile_columns) {
-      kernels_.unpack(from_row(sums.k, first, kernels_.panel_width),
-                      std::min(tile_columns, rows - first), static_cast<int>(call_.sizes.d), factor,
-                      call_.rows(call_.bound.grad_k, call_.baked.grad_k, b, group_, row + first));
+      kernels_.unpack(
+          from_row(sums.k, first, kernels_.panel_width), std::min(tile_columns, rows - first),
+          static_cast<int>(call_.sizes.d), factor,
+          call_.rows(call_.bound.grad_k, call_.baked.grad_k, b, head_.group, row + first));
     }
   }
   if (call_.baked.want_v) {
     kernels_.unpack(sums.v, rows, static_cast<int>(call_.sizes.dv), nullptr,
-                    call_.rows(call_.bound.grad_v, call_.baked.grad_v, b, group_, row));
+                    call_.rows(call_.bound.grad_v, call_.baked.grad_v, b, head_.group, row));
   }
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 
 #include "engines/cpu/backward.h"
 #include "engines/cpu/captured/captured_run.h"
@@ -36,34 +36,31 @@ class KeyChunkBackward {
   void add_up(const KeySums& to, std::span<const float* const> terms) const;
   void start_block(std::int64_t index, int first, int last);
   void differentiate(const Tile& tile);
-  void score_products(const TilePart& part);
-  void strips(const TilePart& part, bool masked);
+  void score_products(const MatrixPart& part);
+  void strips(const MatrixPart& part, bool masked);
   void strip(StripRun::Strip strip, int base, bool masked);
   const float* modified_scores(StripRun::Strip& strip);
   void modified_gradients(const StripRun::Strip& strip, int row, float* grad_scores);
   void store_row_sums() const;
-  void find_drops();
   Into into_grad_q(bool whole);
-  Into into_keys(const TilePart& part);
+  Into into_keys(const MatrixPart& part);
   void clear_keys(std::size_t panel) const;
-  void query_product(const TilePart& part, bool masked);
-  void key_products(const TilePart& part, bool masked);
-  void key_products_of_mixed(std::span<const TilePart> parts);
+  void query_product(const MatrixPart& part, bool masked);
+  void key_products(const MatrixPart& part, bool masked);
+  void key_products_of_mixed(std::span<const MatrixPart> parts);
   void write_keys(const KeySums& sums);
 
   const Call& call_;
   const KernelTable& kernels_;
   const BackwardMemory& memory_;
   BackwardWorker mine_;
-  Dropout dropout_;
+  BlockFormulas formulas_;
   TileWalk walk_;
-  std::optional<BlockProgram> mask_;
-  BlockMod mod_;
   const CapturedRun* captured_ = nullptr;
   std::int64_t lane_ = 0;
 
-  Sequence sequence_;
-  std::int64_t head_in_wave_ = 0, group_ = 0, chunk_ = 0;
+  KeyHead head_;
+  std::int64_t head_in_wave_ = 0, chunk_ = 0;
   std::int64_t first_tile_ = 0, last_tile_ = 0;
 
   std::int64_t blocks_ = 0;
@@ -72,8 +69,8 @@ class KeyChunkBackward {
   KeySums sums_;           // of the part at hand
 
   // The block at hand, or those of its rows that belong to the part.
-  Block block_;
-  std::int64_t block_index_ = 0, first_head_ = 0;
+  QueryBlock block_;
+  std::int64_t block_index_ = 0;
   int first_row_ = 0;  // in the block
   Panels q_, grad_o_, q_rows_, grad_o_rows_, grad_q_;
   bool has_grad_q_ = false;  // whether grad_q_ has been written

@@ -57,15 +57,16 @@ KeyTile KeyTiles::places(const Call& call, const Sequence& sequence, std::int64_
   return out;
 }
 
-void KeyTiles::pack(const Call& call, const Sequence& sequence, std::int64_t group,
-                    std::int64_t tile, std::int64_t at, const KeysOfTile& keys) const {
+void KeyTiles::pack(const Call& call, const KeyHead& head, std::int64_t tile, std::int64_t at,
+                    const KeysOfTile& keys) const {
+  const Sequence& sequence = head.sequence;
   const KeyTile to = places(call, sequence, tile, at);
   const int width = call.kernels.panel_width;
   const int padded = keys.last - keys.first, count = std::clamp(to.columns - keys.first, 0, padded);
   const std::int64_t row = sequence.k_first + tile * tile_columns + keys.first;
   const std::int64_t b = call.batch(sequence);
-  const Strided k = call.rows(call.bound.k, call.baked.k, b, group, row);
-  const Strided v = call.rows(call.bound.v, call.baked.v, b, group, row);
+  const Strided k = call.rows(call.bound.k, call.baked.k, b, head.group, row);
+  const Strided v = call.rows(call.bound.v, call.baked.v, b, head.group, row);
   const auto d = static_cast<int>(call.sizes.d), dv = static_cast<int>(call.sizes.dv);
   const auto transposed = [&](const Strided& from, int columns, const Panels& panels) {
     const auto pack =
@@ -111,15 +112,15 @@ WaveKeys::WaveKeys(Arena& arena, const Prepared& plan, const Sizes& sizes, bool 
       table_bytes(plan.tiles.table_bytes(sizes.skv)),
       walk_bytes(static_cast<std::size_t>(
           round_up(static_cast<std::int64_t>(plan.tiles.scratch_bytes()), workspace_alignment))),
-      tables(arena.take<std::byte>(static_cast<std::int64_t>(table_bytes), heads)),
-      walks(arena.take<std::byte>(static_cast<std::int64_t>(walk_bytes), plan.workers)) {}
+      tables(take_bytes(arena, table_bytes, heads)),
+      walks(take_bytes(arena, walk_bytes, plan.workers)) {}
 
-RowBlock rows_seen(const Call& call, const Sequence& sequence, std::int64_t first_head,
-                   const Block& block) {
+RowBlock rows_seen(const Call& call, const QueryBlock& block) {
+  const Sequence& sequence = block.sequence;
   const std::int64_t last = block.position + block.rows - 1;
   RowBlock rows;
-  rows.h_first = call.head_seen(first_head);
-  rows.h_last = call.head_seen(first_head + block.heads - 1);
+  rows.h_first = call.head_seen(block.first_head);
+  rows.h_last = call.head_seen(block.first_head + block.heads - 1);
   rows.q_first = static_cast<std::int32_t>(block.position + sequence.q_offset);
   rows.q_last = static_cast<std::int32_t>(last + sequence.q_offset);
   rows.last_tile = static_cast<int>(tiles_of(sequence.k_length));
@@ -130,30 +131,26 @@ void fill_tables(const Call& call, const WaveKeys& keys, const Wave& wave) {
   if (keys.table_bytes == 0) return;
   const double cost = 20 * static_cast<double>(wave.count) * static_cast<double>(call.sizes.skv);
   call.parallel(wave.count, cost, [&](std::int64_t i, int worker) {
-    const std::int64_t head = wave.first + i;
-    const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
-    call.plan.tiles.fill_table(call.keys(sequence, head % call.sizes.hkv), keys.table(i),
+    call.plan.tiles.fill_table(call.keys(call.key_head(wave.first + i)), keys.table(i),
                                keys.walk(worker));
   });
 }
 
 void pack_tiles_of_head(const Call& call, const WaveKeys& keys, const Wave& wave,
                         const TilesToPack& tiles, int worker) {
-  const std::int64_t head = wave.first + tiles.head_in_wave, group = head % call.sizes.hkv;
-  const Sequence sequence = call.geometry.sequence(head / call.sizes.hkv);
-  const std::int64_t heads = call.heads_per_group();
-  Block all;
-  all.heads = static_cast<int>(heads);
-  all.rows = static_cast<int>(sequence.q_length);
-  RowBlock rows = rows_seen(call, sequence, group * heads, all);
+  const KeyHead head = call.key_head(wave.first + tiles.head_in_wave);
+  QueryBlock all{head, {}, head.group * call.heads_per_group()};
+  all.heads = static_cast<int>(call.heads_per_group());
+  all.rows = static_cast<int>(head.sequence.q_length);
+  RowBlock rows = rows_seen(call, all);
   rows.first_tile = static_cast<int>(tiles.first);
   rows.last_tile = static_cast<int>(std::min<std::int64_t>(rows.last_tile, tiles.last));
-  if (rows.first_tile >= rows.last_tile || sequence.q_length == 0) return;
+  if (rows.first_tile >= rows.last_tile || all.rows == 0) return;
   TileWalk walk(call.plan.tiles, keys.walk(worker));
-  walk.start(call.keys(sequence, group), keys.table(tiles.head_in_wave), rows);
+  walk.start(call.keys(head), keys.table(tiles.head_in_wave), rows);
   for (Tile tile; walk.next(tile);) {
-    keys.tiles.pack(call, sequence, group, tile.number,
-                    tiles.place * tiles_of(call.sizes.skv) + tile.number, tiles.keys);
+    keys.tiles.pack(call, head, tile.number, tiles.place * tiles_of(call.sizes.skv) + tile.number,
+                    tiles.keys);
   }
 }
 
@@ -179,7 +176,7 @@ void KeyPacking::run(std::int64_t task, int worker) const {
   const std::int64_t i = task / parts_, first = task % parts_ / halves_ * together_;
   const int keys = tile_columns / halves_, first_key = static_cast<int>(task % halves_) * keys;
   if (schedule_.is_whole(i)) return;
-  const Sequence sequence = call_.geometry.sequence((wave_.first + i) / call_.sizes.hkv);
+  const Sequence sequence = call_.key_head(wave_.first + i).sequence;
   if (block_count(sequence.q_length, call_.heads_per_group()) < least_blocks_) return;
   pack_tiles_of_head(call_, keys_, wave_,
                      {i, i, first, first + together_, {first_key, first_key + keys}}, worker);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 
-#include "engines/cpu/blocks.h"
 #include "engines/cpu/call.h"
 #include "engines/cpu/schedule.h"
 
@@ -35,9 +34,9 @@ class KeyTiles {
   KeyTiles() = default;
   KeyTiles(Arena& arena, const Prepared& plan, const Sizes& sizes, std::int64_t count);
 
-  // Reads tile `tile` of head `group` of a sequence into place `at`.
-  void pack(const Call& call, const Sequence& sequence, std::int64_t group, std::int64_t tile,
-            std::int64_t at, const KeysOfTile& keys = {}) const;
+  // Reads tile `tile` of a head into place `at`.
+  void pack(const Call& call, const KeyHead& head, std::int64_t tile, std::int64_t at,
+            const KeysOfTile& keys = {}) const;
   KeyTile find(const Call& call, const Sequence& sequence, std::int64_t tile,
                std::int64_t at) const;
 
@@ -121,7 +120,6 @@ class KeyPacking {
 };
 
 // The rows of one block, or of all blocks of a group, as TileWalk takes them.
-RowBlock rows_seen(const Call& call, const Sequence& sequence, std::int64_t first_head,
-                   const Block& block);
+RowBlock rows_seen(const Call& call, const QueryBlock& block);
 
 }  // namespace fovea::cpu

@@ -2,41 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace fovea::cpu {
 namespace {
 
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
-
-struct QueryBlock {
-  Sequence sequence;
-  Block block;
-  std::int64_t first_head = 0;  // of all query heads
-  std::int64_t number = 0;      // in QueryBlocks
+struct NumberedBlock : QueryBlock {
+  std::int64_t number = 0;  // in QueryBlocks
 };
 
-// False: the sequence has fewer blocks.
-bool find(const Call& call, const BackwardMemory& memory, const Wave& wave, std::int64_t task,
-          QueryBlock& out) {
-  const std::int64_t i = task / memory.queries.blocks, index = task % memory.queries.blocks;
-  const std::int64_t head = wave.first + i, heads = call.heads_per_group();
-  out.sequence = call.geometry.sequence(head / call.sizes.hkv);
-  if (index >= block_count(out.sequence.q_length, heads)) return false;
-  out.block = find_block(out.sequence.q_length, heads, index);
-  out.first_head = head % call.sizes.hkv * heads + out.block.head;
-  out.number = task;
-  return true;
+// Nothing: the sequence has fewer blocks.
+std::optional<NumberedBlock> find(const Call& call, const BackwardMemory& memory, const Wave& wave,
+                                  std::int64_t number) {
+  const std::int64_t i = number / memory.queries.blocks, index = number % memory.queries.blocks;
+  const auto block = call.query_block(call.key_head(wave.first + i), index);
+  if (!block) return {};
+  return NumberedBlock{*block, number};
 }
 
 // lse and dlse - rowsum(dO * O); that sum stands in row_term already. A row without any key has no
 // gradients, whatever stands in its q, o and dO.
-void read_row_values(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+void read_row_values(const Call& call, const BackwardMemory& memory, const NumberedBlock& at,
                      std::span<const float> shift) {
   const std::int64_t first = at.number * block_rows;
-  for (int r = 0; r < at.block.all_rows(); ++r) {
-    const std::int64_t head = at.first_head + r / at.block.rows;
-    const std::int64_t row = at.sequence.q_first + at.block.position + r % at.block.rows;
+  for (int r = 0; r < at.all_rows(); ++r) {
+    const std::int64_t head = at.head_of(r), row = at.sequence.q_first + at.position_of(r);
     const std::int64_t from = call.geometry.row_number(at.sequence.b, head, row);
     const auto to = static_cast<std::size_t>(first + r);
     const float lse = static_cast<const float*>(call.bound.lse)[from];
@@ -56,14 +45,14 @@ void read_row_values(const Call& call, const BackwardMemory& memory, const Query
 }
 
 // The rows of a block in f32, one head's after the other. Returns whether they are finite.
-bool pack_rows(const Call& call, const QueryBlock& at, const BoundTensor& tensor,
+bool pack_rows(const Call& call, const NumberedBlock& at, const BoundTensor& tensor,
                const TensorSpec& spec, float factor, const Panels& to) {
   const bool of_q = &tensor == &call.bound.q;
   const auto columns = static_cast<int>(of_q ? call.sizes.d : call.sizes.dv);
-  const std::int64_t row = at.sequence.q_first + at.block.position;
-  const int rows = at.block.rows;
+  const std::int64_t row = at.sequence.q_first + at.position;
+  const int rows = at.rows;
   bool finite = true;
-  for (int i = 0; i < at.block.heads; ++i) {
+  for (int i = 0; i < at.heads; ++i) {
     const Strided from = call.rows(tensor, spec, call.batch(at.sequence), at.first_head + i, row);
     finite &= call.kernels.pack(from, rows, columns, factor,
                                 from_row(to, i * rows, call.kernels.panel_width), rows);
@@ -72,13 +61,13 @@ bool pack_rows(const Call& call, const QueryBlock& at, const BoundTensor& tensor
 }
 
 // From f32, which holds bf16 exactly, to pairs of columns and pairs of rows.
-void pair_up(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+void pair_up(const Call& call, const BackwardMemory& memory, const NumberedBlock& at,
              const BackwardWorker& mine) {
   const QueryBlocks& queries = memory.queries;
   const KernelTable& kernels = call.kernels;
   const auto narrow = [&](const Panels& from, std::int64_t columns, const Panels& by_columns,
                           const Panels& by_rows) {
-    const MatrixPart all{0, at.block.all_rows(), 0, static_cast<int>(columns)};
+    const MatrixPart all{0, at.all_rows(), 0, static_cast<int>(columns)};
     kernels.pairs->narrow(from, all,
                           block_of(by_columns, kernels, at.number, call.plan.cells(columns)));
     kernels.pairs->narrow_rows(from, all,
@@ -88,23 +77,21 @@ void pair_up(const Call& call, const BackwardMemory& memory, const QueryBlock& a
   narrow(mine.grad_o, call.sizes.dv, queries.grad_o, queries.grad_o_rows);
 }
 
-void find_row_work(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+void find_row_work(const Call& call, const BackwardMemory& memory, const NumberedBlock& at,
                    int worker) {
   const std::int64_t head_in_wave = at.number / memory.queries.blocks;
-  const std::int64_t group = at.first_head / call.heads_per_group();
   const std::int64_t tiles = chunk_tiles(at.sequence.k_length);
   const auto of_chunk = memory.queries.row_work_of(at.number);
   std::ranges::fill(of_chunk, 0u);
   TileWalk walk(call.plan.tiles, memory.keys.walk(worker));
-  walk.start(call.keys(at.sequence, group), memory.keys.table(head_in_wave),
-             rows_seen(call, at.sequence, at.first_head, at.block));
+  walk.start(call.keys(at), memory.keys.table(head_in_wave), rows_seen(call, at));
   for (Tile tile; walk.next(tile);) {
     of_chunk[static_cast<std::size_t>(tile.number / tiles)] +=
         tile.full ? work_of_full_tile : work_of_cut_tile;
   }
 }
 
-void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock& at,
+void read_block(const Call& call, const BackwardMemory& memory, const NumberedBlock& at,
                 const BackwardWorker& mine) {
   const KernelTable& kernels = call.kernels;
   const bool pairs = call.plan.pairs;
@@ -118,19 +105,21 @@ void read_block(const Call& call, const BackwardMemory& memory, const QueryBlock
   memory.queries.flags[static_cast<std::size_t>(at.number)] = flags;
   if (pairs) pair_up(call, memory, at, mine);
   float* const dots = memory.queries.row_term.data() + at.number * block_rows;
-  kernels.row_dots(grad_o, mine.o, at.block.all_rows(), static_cast<int>(call.sizes.dv), dots);
-  mine.shifts.start(call, at.sequence, at.first_head, at.block);
-  read_row_values(call, memory, at, mine.shifts.shift);
+  kernels.row_dots(grad_o, mine.o, at.all_rows(), static_cast<int>(call.sizes.dv), dots);
+  const RowShifts& shifts = mine.formulas.shifts;
+  shifts.start(call, at);
+  read_row_values(call, memory, at, shifts.shift);
 }
 
 // dQ of all chunks that the block sees some of, in order, into the place of the first chunk: rows
 // from `first` of the block on, as many as at.block has.
-void write_rows(const Call& call, const BackwardMemory& memory, const QueryBlock& at, int first) {
+void write_rows(const Call& call, const BackwardMemory& memory, const NumberedBlock& at,
+                int first) {
   const KernelTable& kernels = call.kernels;
   const int d = static_cast<int>(call.sizes.d), width = kernels.panel_width;
   const std::int64_t blocks = memory.queries.blocks;
   const std::int64_t i = at.number / blocks, index = at.number % blocks;
-  const std::int64_t floats = at.block.all_rows() * std::int64_t{width};
+  const std::int64_t floats = at.all_rows() * std::int64_t{width};
   const auto place = [&](std::int64_t c) {
     const Panels all =
         block_of(memory.grad_q, kernels, (i * memory.chunks + c) * blocks + index, d);
@@ -154,28 +143,27 @@ void write_rows(const Call& call, const BackwardMemory& memory, const QueryBlock
   }
   float scale[block_rows];
   std::fill_n(scale, block_rows, call.scale);
-  for (int h = 0; h < at.block.heads; ++h) {
-    kernels.unpack(from_row(sum, h * at.block.rows, width), at.block.rows, d, scale,
+  for (int h = 0; h < at.heads; ++h) {
+    kernels.unpack(from_row(sum, h * at.rows, width), at.rows, d, scale,
                    call.rows(call.bound.grad_q, call.baked.grad_q, call.batch(at.sequence),
-                             at.first_head + h, at.sequence.q_first + at.block.position));
+                             at.first_head + h, at.sequence.q_first + at.position));
   }
 }
 
 // One half of a block's rows. The first half of a block of several heads is all of it.
-void write_half(const Call& call, const BackwardMemory& memory, QueryBlock at, bool second) {
-  const int middle = at.block.heads > 1 ? at.block.rows : (at.block.rows + 1) / 2;
+void write_half(const Call& call, const BackwardMemory& memory, NumberedBlock at, bool second) {
+  const int middle = at.heads > 1 ? at.rows : (at.rows + 1) / 2;
   const int first = second ? middle : 0;
-  at.block.rows = second ? at.block.rows - middle : middle;
-  at.block.position += first;
-  if (at.block.rows > 0) write_rows(call, memory, at, first);
+  at.rows = second ? at.rows - middle : middle;
+  at.position += first;
+  if (at.rows > 0) write_rows(call, memory, at, first);
 }
 
 // Goes chunk after chunk, so that sums do not depend on the number of threads.
-void balance_row(const Call& call, const BackwardMemory& memory, const QueryBlock& at, int r,
+void balance_row(const Call& call, const BackwardMemory& memory, const NumberedBlock& at, int r,
                  const CapturedRun& captured) {
-  const std::int64_t head = at.first_head + r / at.block.rows;
-  const std::int64_t row = at.sequence.q_first + at.block.position + r % at.block.rows;
-  const std::int64_t from = call.geometry.row_number(at.sequence.b, head, row);
+  const std::int64_t row = at.sequence.q_first + at.position_of(r);
+  const std::int64_t from = call.geometry.row_number(at.sequence.b, at.head_of(r), row);
   const std::int64_t blocks = memory.queries.blocks, chunks = chunk_count(at.sequence.k_length);
   const auto in_chunk = [&](std::int64_t chunk) {
     const std::int64_t part = (at.number / blocks * memory.chunks + chunk) * blocks;
@@ -212,11 +200,10 @@ void balance_row(const Call& call, const BackwardMemory& memory, const QueryBloc
 
 void add_sinks(const Call& call, const BackwardMemory& memory, const Wave& wave) {
   for (std::int64_t task = 0; task < wave.count * memory.queries.blocks; ++task) {
-    QueryBlock at;
-    if (!find(call, memory, wave, task, at)) continue;
-    for (int r = 0; r < at.block.all_rows(); ++r) {
-      memory.sink[static_cast<std::size_t>(at.first_head + r / at.block.rows)] +=
-          memory.sink_rows[static_cast<std::size_t>(at.number * block_rows + r)];
+    const auto at = find(call, memory, wave, task);
+    for (int r = 0; at && r < at->all_rows(); ++r) {
+      memory.sink[static_cast<std::size_t>(at->head_of(r))] +=
+          memory.sink_rows[static_cast<std::size_t>(at->number * block_rows + r)];
     }
   }
 }
@@ -228,10 +215,10 @@ double flops_of_queries(const Call& call, const Wave& wave) {
 
 void read_query_block(const Call& call, const BackwardMemory& memory, const Wave& wave,
                       std::int64_t number, int worker) {
-  QueryBlock at;
-  if (!find(call, memory, wave, number, at)) return;
-  find_row_work(call, memory, at, worker);
-  read_block(call, memory, at, worker_of(call, memory, worker));
+  const auto at = find(call, memory, wave, number);
+  if (!at) return;
+  find_row_work(call, memory, *at, worker);
+  read_block(call, memory, *at, memory.workers.find(call, worker));
 }
 
 void balance_rows(const Call& call, const BackwardMemory& memory, const Wave& wave,
@@ -239,9 +226,8 @@ void balance_rows(const Call& call, const BackwardMemory& memory, const Wave& wa
   if (memory.row_totals.empty() || value_of(call.bound.dropout) > 0) return;
   const std::int64_t blocks = memory.queries.blocks;
   for (std::int64_t task = 0; task < wave.count * blocks; ++task) {
-    QueryBlock at;
-    if (!find(call, memory, wave, task, at)) continue;
-    for (int r = 0; r < at.block.all_rows(); ++r) balance_row(call, memory, at, r, captured);
+    const auto at = find(call, memory, wave, task);
+    for (int r = 0; at && r < at->all_rows(); ++r) balance_row(call, memory, *at, r, captured);
   }
 }
 
@@ -249,10 +235,8 @@ void write_query_gradients(const Call& call, const BackwardMemory& memory, const
   if (!call.baked.want_q) return;
   call.parallel(2 * wave.count * memory.queries.blocks, flops_of_queries(call, wave),
                 [&](std::int64_t task, int) {
-                  QueryBlock at;
-                  if (find(call, memory, wave, task / 2, at)) {
-                    write_half(call, memory, at, /*second=*/task % 2 != 0);
-                  }
+                  const auto at = find(call, memory, wave, task / 2);
+                  if (at) write_half(call, memory, *at, /*second=*/task % 2 != 0);
                 });
 }
 

@@ -11,7 +11,6 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 // One row of a group whose keys were split.
@@ -19,54 +18,54 @@ struct SplitRow {
   std::int64_t head_in_wave = 0, row_in_group = 0;
 };
 
-// Parts first, first + step, ... of its keys.
-struct PartRange {
+// Splits first, first + step, ... of its keys.
+struct SplitRange {
   std::int64_t first = 0, step = 1, count = 0;
 };
 
-// Adds parts up in order, into the first of them. Written so that sums stay in registers, since
+// Adds splits up in order, into the first of them. Written so that sums stay in registers, since
 // other workers wait for the one that merges.
-void merge(const Call& call, const Parts& parts, const SplitRow& row, const PartRange& range) {
+void merge(const Call& call, const SplitResults& splits, const SplitRow& row,
+           const SplitRange& range) {
   const int width = call.kernels.panel_width;
   const auto at = [&](std::int64_t i) {
-    return parts.row(row.head_in_wave, range.first + i * range.step, row.row_in_group);
+    return splits.row(row.head_in_wave, range.first + i * range.step, row.row_in_group);
   };
-  const auto of = [&](std::int64_t i) { return static_cast<std::size_t>(at(i)); };
-  double row_max = nothing, reference = nothing;
+  const auto sums = [&](std::int64_t i) -> RowSums& {
+    return splits.sums[static_cast<std::size_t>(at(i))];
+  };
+  RowSums all{nothing, nothing, 0, sums(0).shift};
   for (std::int64_t i = 0; i < range.count; ++i) {
-    row_max = ir::arith::maximum(row_max, parts.row_max[of(i)]);
-    reference = ir::arith::maximum(reference, parts.reference[of(i)]);
+    all.row_max = ir::arith::maximum(all.row_max, sums(i).row_max);
+    all.reference = ir::arith::maximum(all.reference, sums(i).reference);
   }
-  float factor[most_splits], row_sum = 0;
+  float factor[most_splits];
   for (std::int64_t i = 0; i < range.count; ++i) {
-    const double moved = parts.reference[of(i)] - reference;
-    factor[i] = reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
-    row_sum += parts.row_sum[of(i)] * factor[i];
+    const double moved = sums(i).reference - all.reference;
+    factor[i] = all.reference == nothing ? 1.0f : static_cast<float>(std::exp2(moved));
+    all.sum += sums(i).sum * factor[i];
   }
-  parts.row_max[of(0)] = row_max;
-  parts.reference[of(0)] = reference;
-  parts.row_sum[of(0)] = row_sum;
+  sums(0) = all;
   constexpr int together = 32;
   for (std::int64_t c = 0; c < call.sizes.dv; c += together) {
     float* const first =
-        from_row(from_column(parts.o, c / width * width), at(0), width).data + c % width;
-    const float* part = first;
+        from_row(from_column(splits.o, c / width * width), at(0), width).data + c % width;
+    const float* from = first;
     float sum[together] = {};
-    for (std::int64_t i = 0; i < range.count; ++i, part += range.step * parts.rows * width) {
-      for (int j = 0; j < together; ++j) sum[j] += part[j] * factor[i];
+    for (std::int64_t i = 0; i < range.count; ++i, from += range.step * splits.rows * width) {
+      for (int j = 0; j < together; ++j) sum[j] += from[j] * factor[i];
     }
     std::copy_n(sum, together, first);
   }
 }
 
-// The sequence of a head whose keys are split, and in how many parts.
-struct SplitHead {
-  SplitHead(const Call& call, std::int64_t head)
-      : sequence(call.geometry.sequence(head / call.sizes.hkv)),
-        splits(split_count(sequence.q_length, sequence.k_length)),
+// A head whose keys are split.
+struct SplitHead : KeyHead {
+  SplitHead(const Call& call, const KeyHead& head)
+      : KeyHead(head),
+        count(split_count(sequence.q_length, sequence.k_length)),
         rows(call.heads_per_group() * sequence.q_length) {}
-  Sequence sequence;
-  std::int64_t splits, rows;
+  std::int64_t count, rows;  // of its splits; of each
 };
 
 }  // namespace
@@ -103,34 +102,32 @@ float sink_of(const Call& call, std::int64_t head) {
   return call.baked.sink ? static_cast<const float*>(call.bound.sink)[head] : minus_infinity;
 }
 
-void merge_group(const Call& call, const Parts& parts, const Wave& wave, const PartGroup& group) {
-  const SplitHead head(call, wave.first + group.head_in_wave);
+void merge_group(const Call& call, const SplitResults& splits, const Wave& wave,
+                 const SplitGroup& group) {
+  const SplitHead head(call, call.key_head(wave.first + group.head_in_wave));
   const std::int64_t first = group.number * splits_of_piece;
-  const PartRange range{first, 1, std::min<std::int64_t>(splits_of_piece, head.splits - first)};
+  const SplitRange range{first, 1, std::min<std::int64_t>(splits_of_piece, head.count - first)};
   for (std::int64_t row = 0; row < head.rows && range.count > 1; ++row) {
-    merge(call, parts, {group.head_in_wave, row}, range);
+    merge(call, splits, {group.head_in_wave, row}, range);
   }
 }
 
 void merge_head(const Call& call, const ForwardMemory& memory, const Wave& wave,
                 std::int64_t head_in_wave) {
-  const SplitHead split(call, wave.first + head_in_wave);
-  if (split.splits == 1) return;  // its rows are written
-  const Parts& parts = memory.parts;
+  const SplitHead split(call, call.key_head(wave.first + head_in_wave));
+  if (split.count == 1) return;  // its rows are written
+  const SplitResults& splits = memory.splits;
   const Sequence& sequence = split.sequence;
-  const std::int64_t group = (wave.first + head_in_wave) % call.sizes.hkv;
-  const PartRange groups{0, splits_of_piece, ceil_div(split.splits, splits_of_piece)};
+  const SplitRange groups{0, splits_of_piece, ceil_div(split.count, splits_of_piece)};
   for (std::int64_t row = 0; row < split.rows; ++row) {
-    merge(call, parts, {head_in_wave, row}, groups);
-    const std::int64_t from = parts.row(head_in_wave, 0, row);
-    const auto i = static_cast<std::size_t>(from);
-    const std::int64_t head = group * call.heads_per_group() + row / sequence.q_length;
+    merge(call, splits, {head_in_wave, row}, groups);
+    const std::int64_t from = splits.row(head_in_wave, 0, row);
+    const std::int64_t head = split.group * call.heads_per_group() + row / sequence.q_length;
     const std::int64_t to = sequence.q_first + row % sequence.q_length;
     const RowResult result =
-        finish_row({parts.row_max[i], parts.reference[i], parts.row_sum[i], parts.shift[i]},
-                   sink_of(call, head));
+        finish_row(splits.sums[static_cast<std::size_t>(from)], sink_of(call, head));
     write_row(call, memory, call.geometry.row_number(sequence.b, head, to), result);
-    call.kernels.unpack(from_row(parts.o, from, call.kernels.panel_width), 1,
+    call.kernels.unpack(from_row(splits.o, from, call.kernels.panel_width), 1,
                         static_cast<int>(call.sizes.dv), &result.factor,
                         call.rows(call.bound.o, call.baked.o, call.batch(sequence), head, to));
   }

@@ -56,7 +56,7 @@ void pack_tensors(const Problem& baked, const Bindings& b, device::CallArguments
 void pack_rows(const Bindings& b, device::CallArguments& call) {
   call.lse = static_cast<float*>(b.lse);
   call.grad_lse = static_cast<const float*>(b.grad_lse);
-  call.row_max = static_cast<float*>(b.row_max);
+  if (b.row_max != nullptr) call.row_max = static_cast<float*>(b.row_max);
   call.max_logit = static_cast<float*>(b.max_logit);
   call.sink = static_cast<const float*>(b.sink);
   call.grad_sink = static_cast<float*>(b.grad_sink);
@@ -148,11 +148,12 @@ void pack_scalar_words(const WordLayout& layout, const Problem& baked, const Bin
 
 // Kernels add to sums in the workspace, so their words have the addresses of those; the gradients
 // are written from the sums later.
-void pack_gradient_words(const PreparedPlan& prepared, const Bindings& b,
-                         const CallWorkspace& memory, long long* words) {
+void pack_gradient_words(const PreparedPlan& prepared, const Bindings& b, Arguments& arguments) {
+  long long* const words = arguments.words;
   const WordLayout& layout = prepared.formula.layout;
   for_each_sum(prepared, b.sizes, [&](const WantedGradient& target, std::int64_t offset) {
-    const std::byte* const sums = memory.captured + offset;
+    const std::byte* const sums =
+        static_cast<const std::byte*>(arguments.call.captured_sums) + offset;
     if (!target.is_tensor) {
       words[layout.scalar_gradients[target.slot]] = word(sums);
       return;
@@ -186,26 +187,9 @@ void pack(const PreparedPlan& prepared, const Bindings& bindings, const CallWork
   pack_rows(bindings, call);
   pack_sizes(baked, bindings, call);
   pack_values(bindings, call);
-  if (memory.row_max != nullptr) call.row_max = memory.row_max;
-  call.delta = memory.delta;
-  call.grad_q_sum = memory.grad_q_sum;
-  call.row_terms = memory.row_terms;
-  call.key_nans = memory.key_nans;
-  call.tile_counter = memory.tile_counter;
-  call.query_turns = memory.query_turns;
-  call.partial_o = memory.partial_o;
-  call.partial_rows = memory.partial_rows;
-  call.split_keys = memory.split_keys;
-  call.taken_tiles = memory.taken_tiles;
-  const PreparedKernel* const mapped = prepared.mapped_kernel();
-  call.tile_heads = memory.tile_heads;
-  call.tile_queries = mapped == nullptr ? 0 : mapped->shape.rows / memory.tile_heads;
-  call.head_tiles = call.h / memory.tile_heads;
-  call.distances = memory.distances;
-  call.cell_slices = 0;
   pack_tensor_words(prepared.formula.layout, bindings, arguments.words);
   pack_scalar_words(prepared.formula.layout, baked, bindings, arguments.words);
-  pack_gradient_words(prepared, bindings, memory, arguments.words);
+  pack_gradient_words(prepared, bindings, arguments);
   for (std::size_t i = 0; i < prepared.formula.summaries.size(); ++i) {
     const Summary& summary = prepared.formula.summaries[i];
     const bool empty = arguments.words[prepared.formula.layout.tensors[summary.slot]] == 0;
@@ -227,31 +211,40 @@ bool summaries_pay(const PreparedPlan& prepared, const Sizes& sizes) {
 
 }  // namespace
 
-CallWorkspace::CallWorkspace(Arena& arena, const PreparedPlan& prepared, const Sizes& sizes) {
+CallWorkspace::CallWorkspace(Arena& arena, const PreparedPlan& prepared, const Sizes& sizes,
+                             device::CallArguments& call) {
   const Problem& baked = prepared.baked;
   const std::int64_t rows = row_count(sizes, baked.layout);
   const PreparedKernel* const mapped = prepared.mapped_kernel();
+  call.delta = call.grad_q_sum = call.row_terms = call.partial_o = call.row_max = nullptr;
+  call.key_nans = call.tile_counter = call.query_turns = nullptr;
+  call.taken_tiles = call.distances = nullptr;
+  call.partial_rows = nullptr;
+  call.captured_sums = nullptr;
+  call.captured_pieces = call.cell_slices = 0;
+  call.split_keys = call.tile_queries = 0;
+  call.tile_heads = 1;
   if (baked.direction == Direction::Backward) {
-    delta = arena.take<float>(rows).data();
+    call.delta = arena.take<float>(rows).data();
     if (baked.want_q && (mapped != nullptr || !baked.deterministic)) {
-      grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
+      call.grad_q_sum = arena.take<float>(grad_q_sum_floats(prepared, sizes)).data();
     }
     if (mapped != nullptr) {
-      row_terms = arena.take<float>(row_term_floats(prepared, sizes)).data();
-      key_nans = arena.take<unsigned>(key_nan_words(sizes, mapped->shape)).data();
-      tile_counter = arena.take<unsigned>(1).data();
+      call.row_terms = arena.take<float>(row_term_floats(prepared, sizes)).data();
+      call.key_nans = arena.take<unsigned>(key_nan_words(sizes, mapped->shape)).data();
+      call.tile_counter = arena.take<unsigned>(1).data();
       const std::int64_t words = baked.deterministic ? query_turn_words(prepared, sizes) : 0;
-      if (words > 0) query_turns = arena.take<unsigned>(words).data();
+      if (words > 0) call.query_turns = arena.take<unsigned>(words).data();
     }
-    captured = arena.take<std::byte>(captured_sum_bytes(prepared, sizes)).data();
+    call.captured_sums = arena.take<std::byte>(captured_sum_bytes(prepared, sizes)).data();
   } else {
-    if (baked.max_logit && !baked.row_max) row_max = arena.take<float>(rows).data();
-    split_keys = jit::split_keys(baked, sizes, prepared.multiprocessors);
+    if (baked.max_logit && !baked.row_max) call.row_max = arena.take<float>(rows).data();
+    call.split_keys = split_keys(baked, sizes, prepared.multiprocessors);
     const std::int64_t partial =
-        split_slots(baked, sizes, split_keys) * sizes.hkv * device::decode_group_rows;
-    if (split_keys > 0) {
-      partial_o = arena.take<float>(partial, sizes.dv).data();
-      partial_rows = arena.take<double>(partial, 2).data();
+        split_slots(baked, sizes, call.split_keys) * sizes.hkv * device::decode_group_rows;
+    if (call.split_keys > 0) {
+      call.partial_o = arena.take<float>(partial, sizes.dv).data();
+      call.partial_rows = arena.take<double>(partial, 2).data();
     }
   }
   const std::size_t wanted = summaries_pay(prepared, sizes) ? prepared.formula.summaries.size() : 0;
@@ -262,16 +255,18 @@ CallWorkspace::CallWorkspace(Arena& arena, const PreparedPlan& prepared, const S
     summaries[i] = arena.take<std::byte>(summary_bytes(summary, extents)).data();
   }
   if (mapped != nullptr && baked.direction == Direction::Forward) {
-    tile_heads = jit::tile_heads(prepared.formula, sizes, mapped->shape);
-    const std::int64_t tiles = query_tiles(sizes, mapped->shape, tile_heads);
+    call.tile_heads = tile_heads(prepared.formula, sizes, mapped->shape);
+    const std::int64_t tiles = query_tiles(sizes, mapped->shape, call.tile_heads);
     taken_words = (1 + tiles + 3) / 4 * 4;  // cleared four at a time
-    taken_tiles = arena.take<unsigned>(taken_words).data();
+    call.taken_tiles = arena.take<unsigned>(taken_words).data();
   }
+  if (mapped != nullptr) call.tile_queries = mapped->shape.rows / call.tile_heads;
+  call.head_tiles = number(sizes.h) / call.tile_heads;
   if (mapped != nullptr && prepared.formula.diagonal_words > 0) {
     const std::int64_t words =
         prepared.formula.diagonal_words *
         device::distance_stride(static_cast<int>(sizes.sq), static_cast<int>(sizes.skv));
-    distances = arena.take<unsigned>(sizes.b * sizes.h, words).data();
+    call.distances = arena.take<unsigned>(sizes.b * sizes.h, words).data();
   }
 }
 

@@ -17,21 +17,13 @@ inline constexpr std::size_t most_summaries = 16;  // tables of minima and maxim
 
 // The workspace of one call: where each piece lies, and how much all of them take.
 struct CallWorkspace {
-  // Without memory the arena only measures.
-  CallWorkspace(Arena& arena, const PreparedPlan& prepared, const Sizes& sizes);
+  // Begins `call`: the addresses of pieces and how work is cut with them. Without memory the arena
+  // only measures.
+  CallWorkspace(Arena& arena, const PreparedPlan& prepared, const Sizes& sizes,
+                device::CallArguments& call);
 
-  float *delta = nullptr, *grad_q_sum = nullptr, *row_terms = nullptr;
-  unsigned *key_nans = nullptr, *tile_counter = nullptr, *query_turns = nullptr;
-  int split_keys = 0;
-  float* partial_o = nullptr;
-  double* partial_rows = nullptr;
-  std::byte* captured = nullptr;  // sums of captured gradients: see captured_launches.h
-  float* row_max = nullptr;       // if max_logit needs it and the caller does not
   std::array<void*, most_summaries> summaries{};
-  unsigned* taken_tiles = nullptr;  // of blocks that take tiles as they come
-  std::int64_t taken_words = 0;
-  int tile_heads = 1;             // that share these tiles
-  unsigned* distances = nullptr;  // values of the formula by k - q
+  std::int64_t taken_words = 0;  // of CallArguments::taken_tiles
 };
 
 // How a forward of few queries splits its keys over the GPU (device/decode.h): keys of a split, a
@@ -56,6 +48,7 @@ struct Arguments {
   long long words[most_words];
 };
 
+// Everything else of a call that its CallWorkspace has begun.
 void pack(const PreparedPlan& prepared, const Bindings& bindings, const CallWorkspace& memory,
           Arguments& arguments);
 

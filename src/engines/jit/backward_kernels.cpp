@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engines/jit/device/hopper/backward_layout.h"
+#include "engines/jit/hopper.h"
 #include "engines/jit/hopper_backward.h"
 #include "engines/jit/kernels.h"
 
@@ -108,7 +109,7 @@ KernelShape backward_dq_shape(const ShapeInputs& inputs) {
 
 // --- which plans have a kernel ---
 
-bool is_general(const ShapeInputs& inputs) { return !is_hopper_backward(inputs); }
+bool is_general(const ShapeInputs& inputs) { return !has_hopper(inputs); }
 bool wants_sink(const ShapeInputs& inputs) { return inputs.baked.want_sink; }
 bool adds_up_q(const ShapeInputs& inputs) {
   return is_general(inputs) && inputs.baked.want_q && !inputs.baked.deterministic;
@@ -117,7 +118,7 @@ bool orders_q(const ShapeInputs& inputs) {
   return is_general(inputs) && inputs.baked.want_q && inputs.baked.deterministic;
 }
 bool reads_distances(const ShapeInputs& inputs) {
-  return is_hopper_backward(inputs) && inputs.diagonal_words > 0;
+  return has_hopper(inputs) && inputs.diagonal_words > 0;
 }
 
 // --- grids ---
@@ -134,7 +135,7 @@ Grid over_rows(const CallArguments& call, const KernelShape& shape) {
 // Either the general kernels or those for Hopper.
 constexpr KernelRow rows[] = {
     {"backward_delta", "backward_delta.h", false, is_general, nullptr, delta_shape, over_rows},
-    {"backward_delta", "backward_delta.h", false, is_hopper_backward, nullptr, hopper_delta_shape,
+    {"backward_delta", "backward_delta.h", false, has_hopper, nullptr, hopper_delta_shape,
      over_rows},
     {"backward_sink", "backward_sink.h", false, wants_sink, nullptr, sink_shape, over_heads},
     {"backward", "backward.h", true, is_general, nullptr, backward_shape, over_keys, true},
@@ -146,7 +147,7 @@ constexpr KernelRow rows[] = {
      hopper_backward_shape, over_multiprocessors, true, true},
     {"hopper_backward_wide", "hopper/backward_wide.h", true, is_wide_hopper_backward, nullptr,
      hopper_backward_shape, over_multiprocessors, true, true},
-    {"hopper_backward_finish", "hopper/backward_finish.h", true, is_hopper_backward, nullptr,
+    {"hopper_backward_finish", "hopper/backward_finish.h", true, has_hopper, nullptr,
      hopper_finish_shape, over_queries_and_keys, false, false, true},
     {"gaps", "gaps.h", false, is_packed, nullptr, sink_shape, over_gaps},
 };

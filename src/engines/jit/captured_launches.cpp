@@ -111,12 +111,12 @@ std::int64_t threads_of(const PreparedKernel& kernel, const device::CallArgument
 
 }  // namespace
 
-CapturedLaunches::CapturedLaunches(const PreparedPlan& prepared, const CallWorkspace& memory,
-                                   const Bindings& bindings, Arguments& arguments)
-    : prepared_(prepared), memory_(memory), bindings_(bindings) {
+CapturedLaunches::CapturedLaunches(const PreparedPlan& prepared, const Bindings& bindings,
+                                   Arguments& arguments)
+    : prepared_(prepared),
+      bindings_(bindings),
+      sums_(static_cast<std::byte*>(arguments.call.captured_sums)) {
   device::CallArguments& call = arguments.call;
-  call.captured_sums = memory.captured;
-  call.captured_pieces = 0;
   if (prepared.captured.targets().empty()) return;
   pieces_ = captured_sum_bytes(prepared, bindings.sizes) / 16;
   // The first kernel of a backward, backward_delta.h, clears them if it has a thread for each
@@ -138,7 +138,7 @@ template <class Visit>
 void CapturedLaunches::for_each_call(const Visit& visit) const {
   std::int64_t offset = 0;
   for (const WantedGradient& target : prepared_.captured.targets()) {
-    visit(call_of(target, memory_.captured + offset, bindings_));
+    visit(call_of(target, sums_ + offset, bindings_));
     offset += sum_bytes(prepared_, target, bindings_.sizes);
   }
 }
@@ -162,7 +162,7 @@ void launch_clear(cuda::Handle kernel, const device::ClearArguments& call,
 }
 
 void CapturedLaunches::clear(cuda::Handle kernel) const {
-  launch_clear(kernel, {memory_.captured, pieces_}, prepared_, bindings_.stream);
+  launch_clear(kernel, {sums_, pieces_}, prepared_, bindings_.stream);
 }
 
 void CapturedLaunches::write(cuda::Handle kernel) const {

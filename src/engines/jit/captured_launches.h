@@ -36,8 +36,7 @@ void launch_clear(cuda::Handle kernel, const device::ClearArguments& call,
 class CapturedLaunches {
  public:
   // Writes what the plan's kernels are to do into `arguments`, behind what pack() has put there.
-  CapturedLaunches(const PreparedPlan& prepared, const CallWorkspace& memory,
-                   const Bindings& bindings, Arguments& arguments);
+  CapturedLaunches(const PreparedPlan& prepared, const Bindings& bindings, Arguments& arguments);
 
   void clear(cuda::Handle kernel) const;  // before the plan's kernels
   void write(cuda::Handle kernel) const;  // behind them
@@ -48,8 +47,8 @@ class CapturedLaunches {
   bool is_written_beside(const device::CallArguments& call) const;
 
   const PreparedPlan& prepared_;
-  const CallWorkspace& memory_;
   const Bindings& bindings_;
+  std::byte* sums_;
   std::int64_t pieces_ = 0;  // to be cleared
   bool writes_ = false;
 };

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "cuda/driver.h"
 #include "engines/jit/bake.h"
-#include "engines/jit/cost.h"
 #include "engines/jit/hopper.h"
 #include "engines/jit/images.h"
 #include "engines/jit/judge.h"

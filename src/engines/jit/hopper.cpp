@@ -7,7 +7,7 @@
 #include "cuda/driver.h"
 #include "engines/jit/device/hopper/backward_layout.h"
 #include "engines/jit/device/hopper/forward_shared.h"
-#include "engines/jit/kernels.h"
+#include "engines/jit/hopper_backward.h"
 
 namespace fovea::jit {
 namespace {
@@ -15,8 +15,6 @@ namespace {
 using device::CallArguments;
 
 // --- tiles ---
-
-constexpr int widest = 256;  // head dims
 
 // Keys of a tile by head dims, the best first: as many as registers allow, fewer if shared memory
 // is short.
@@ -118,13 +116,16 @@ CellSlices slices_of(const ir::TensorView& view, int q, int k) {
 
 Tier wanted_tier() { return env_value(Env::JitTier) == "general" ? Tier::General : Tier::Best; }
 
-std::string why_no_hopper_forward(const ShapeInputs& inputs) {
+std::string why_no_hopper(const ShapeInputs& inputs) {
+  constexpr int widest = 256;  // head dims
   const Problem& p = inputs.baked;
   if (inputs.tier == Tier::General) return "the general ones were asked for";
   if (inputs.sm != 90) return "they are for sm_90";
-  if (!is_16_bit(p.q.dtype) || !is_16_bit(p.o.dtype)) return "they take f16 and bf16";
+  if (!is_16_bit(p.q.dtype)) return "they take f16 and bf16";
   if (p.precision == Precision::Strict) return "they do not compute strictly";
   if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
+  if (p.direction == Direction::Backward) return why_no_hopper_backward(inputs);
+  if (!is_16_bit(p.o.dtype)) return "they take f16 and bf16";
   if (hopper_forward_shape(inputs).shared_bytes > inputs.shared_memory) {
     return "the formula stages too many values";
   }

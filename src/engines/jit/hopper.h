@@ -13,8 +13,10 @@ namespace fovea::jit {
 // Which kernels plans are made of: FOVEA_JIT_TIER=general asks for the general ones alone.
 Tier wanted_tier();
 
-// Why a plan's forward has no kernel of this tier; "": it has one.
-std::string why_no_hopper_forward(const ShapeInputs& inputs);
+// Why a plan has no kernel of this tier; "": it has one.
+std::string why_no_hopper(const ShapeInputs& inputs);
+inline bool has_hopper(const ShapeInputs& inputs) { return why_no_hopper(inputs).empty(); }
+
 KernelShape hopper_forward_shape(const ShapeInputs& inputs);
 Grid over_query_tiles(const device::CallArguments& call, const KernelShape& shape);
 // Whether blocks count the tiles that they take, so that the counter must be cleared before.

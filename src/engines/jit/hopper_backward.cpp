@@ -5,7 +5,7 @@
 
 #include "engines/jit/captured.h"
 #include "engines/jit/device/hopper/backward_layout.h"
-#include "engines/jit/kernels.h"
+#include "engines/jit/hopper.h"
 
 namespace fovea::jit {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using device::CallArguments;
 
 // Whole chunks of 64 features; what a head lacks is loaded as zeros.
-constexpr int chunk = 64, widest = 256;
+constexpr int chunk = 64;
 int in_chunks(std::int64_t features) { return static_cast<int>(ceil_div(features, chunk)) * chunk; }
 
 // Heads wider than 128 have a kernel of their own, with narrower tiles.
@@ -83,20 +83,15 @@ KernelShape with_tiles(const ShapeInputs& inputs, int warps) {
 }  // namespace
 
 bool is_narrow_hopper_backward(const ShapeInputs& inputs) {
-  return is_hopper_backward(inputs) && !is_wide(inputs);
+  return has_hopper(inputs) && !is_wide(inputs);
 }
 bool is_wide_hopper_backward(const ShapeInputs& inputs) {
-  return is_hopper_backward(inputs) && is_wide(inputs);
+  return has_hopper(inputs) && is_wide(inputs);
 }
 
 std::string why_no_hopper_backward(const ShapeInputs& inputs) {
   const Problem& p = inputs.baked;
-  if (inputs.tier == Tier::General) return "the general ones were asked for";
-  if (inputs.sm != 90) return "they are for sm_90";
-  if (!is_16_bit(p.q.dtype) || p.grad_o.dtype != p.q.dtype)
-    return "they take f16 and bf16, and output gradients of the same type";
-  if (p.sizes.d > widest || p.sizes.dv > widest) return "they take head dims up to 256";
-  if (p.precision == Precision::Strict) return "they do not compute strictly";
+  if (p.grad_o.dtype != p.q.dtype) return "they take output gradients of the same type";
   if (!p.want_q) return "they compute dQ always";
   if (p.program.bprop()) return "the formula has a derivative by hand";
   if (inputs.cell_bytes > 2) return "they take captured tensors by query and key of 16 bits";

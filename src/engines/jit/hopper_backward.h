@@ -8,11 +8,8 @@
 
 namespace fovea::jit {
 
-// Why a plan's backward has no kernel of this tier; "": it has one.
+// What of why_no_hopper a backward alone asks.
 std::string why_no_hopper_backward(const ShapeInputs& inputs);
-inline bool is_hopper_backward(const ShapeInputs& inputs) {
-  return why_no_hopper_backward(inputs).empty();
-}
 // Which of the two that have scores: hopper/backward.h, or backward_wide.h for wide heads.
 bool is_narrow_hopper_backward(const ShapeInputs& inputs);
 bool is_wide_hopper_backward(const ShapeInputs& inputs);

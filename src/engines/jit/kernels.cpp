@@ -81,10 +81,9 @@ KernelShape max_logit_shape(const ShapeInputs& inputs) {
 
 // --- which plans have a kernel, and which calls ---
 
-bool is_general(const ShapeInputs& inputs) { return !why_no_hopper_forward(inputs).empty(); }
-bool is_for_hopper(const ShapeInputs& inputs) { return why_no_hopper_forward(inputs).empty(); }
+bool is_general(const ShapeInputs& inputs) { return !has_hopper(inputs); }
 bool reads_distances(const ShapeInputs& inputs) {
-  return is_for_hopper(inputs) && inputs.diagonal_words > 0;
+  return has_hopper(inputs) && inputs.diagonal_words > 0;
 }
 bool may_split_keys(const ShapeInputs& inputs) { return splits_keys(inputs.baked); }
 bool wants_max_logit(const ShapeInputs& inputs) { return inputs.baked.max_logit; }
@@ -128,8 +127,8 @@ constexpr KernelRow forward_rows[] = {
     {"forward", "forward.h", true, is_general, has_many_queries, forward_shape, over_queries},
     {"distances", "distances.h", true, reads_distances, has_many_queries, small_shape,
      over_distances},
-    {"hopper_forward", "hopper/forward.h", true, is_for_hopper, has_many_queries,
-     hopper_forward_shape, over_query_tiles, false, true},
+    {"hopper_forward", "hopper/forward.h", true, has_hopper, has_many_queries, hopper_forward_shape,
+     over_query_tiles, false, true},
     {"decode", "decode.h", true, may_split_keys, has_splits, decode_shape, over_splits},
     {"merge_splits", "merge_splits.h", true, may_split_keys, has_splits, small_shape,
      over_group_rows},
@@ -142,6 +141,13 @@ constexpr KernelRow forward_rows[] = {
 std::span<const KernelRow> kernel_rows(Direction direction) {
   if (direction == Direction::Forward) return forward_rows;
   return backward_kernel_rows();
+}
+
+ShapeInputs shape_inputs(const Problem& baked, const Device& device, Tier tier) {
+  ShapeInputs inputs{baked, device.sm, device.shared_memory_per_block};
+  inputs.multiprocessors = device.multiprocessors;
+  inputs.tier = tier;
+  return inputs;
 }
 
 device::TileSizes tile_sizes(const ShapeInputs& inputs, const KernelShape& shape) {

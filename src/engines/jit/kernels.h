@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/device.h"
 #include "attention/problem.h"
 #include "cuda/kernels.h"
 #include "engines/jit/device/arguments.h"
@@ -46,6 +47,7 @@ struct ShapeInputs {
   Tier tier = Tier::Best;
   const CapturedSums* captured = nullptr;
 };
+ShapeInputs shape_inputs(const Problem& baked, const Device& device, Tier tier);
 
 using Grid = cuda::Grid;
 

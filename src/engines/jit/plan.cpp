@@ -37,7 +37,8 @@ class JitPlan : public Plan {
 
   std::size_t workspace_bytes(const Sizes& sizes) const override {
     Arena measure("jit", nullptr);
-    CallWorkspace(measure, prepared_, sizes);
+    device::CallArguments unused;
+    CallWorkspace(measure, prepared_, sizes, unused);
     return measure.used();
   }
 
@@ -50,10 +51,10 @@ class JitPlan : public Plan {
   void run(const Bindings& bindings) const override {
     check_call(prepared_.baked, bindings.sizes);
     Arena arena("jit", bindings.workspace);
-    const CallWorkspace memory(arena, prepared_, bindings.sizes);
     Arguments arguments;  // its words are not cleared: there are up to 4000
+    const CallWorkspace memory(arena, prepared_, bindings.sizes, arguments.call);
     pack(prepared_, bindings, memory, arguments);
-    const CapturedLaunches captured(prepared_, memory, bindings, arguments);
+    const CapturedLaunches captured(prepared_, bindings, arguments);
     const cuda::OnDevice here(device_.ordinal);
     const PreparedKernel* const mapped = prepared_.mapped_kernel();
     const bool maps_tensors = mapped != nullptr && in_call(*mapped->row, arguments.call);
@@ -68,8 +69,9 @@ class JitPlan : public Plan {
     }
     const bool cleared = summarize(bindings, arguments, memory);
     if (maps_tensors && !cleared && counts_query_tiles(arguments.call, mapped->shape)) {
-      launch_clear(kernels_[prepared_.clear_unit], {memory.taken_tiles, memory.taken_words / 4},
-                   prepared_, bindings.stream);
+      launch_clear(kernels_[prepared_.clear_unit],
+                   {arguments.call.taken_tiles, memory.taken_words / 4}, prepared_,
+                   bindings.stream);
     }
     captured.clear(kernels_[prepared_.clear_unit]);
     for (std::size_t i = 0; i < prepared_.kernels.size(); ++i) {
@@ -102,7 +104,7 @@ class JitPlan : public Plan {
       const auto blocks = static_cast<unsigned>((call.blocks + in_block - 1) / in_block);
       if (blocks == 0) continue;
       if (!cleared) {
-        call.cleared = memory.taken_tiles;
+        call.cleared = arguments.call.taken_tiles;
         call.cleared_words = memory.taken_words;
         cleared = true;
       }

@@ -12,12 +12,6 @@
 namespace fovea::jit {
 namespace {
 
-bool has_hopper_forward(const Problem& baked, const Device& device, Tier tier) {
-  ShapeInputs inputs{baked, device.sm, device.shared_memory_per_block};
-  inputs.tier = tier;
-  return baked.direction == Direction::Forward && why_no_hopper_forward(inputs).empty();
-}
-
 RenderOptions render_options(const Problem& baked, const CapturedSums& captured) {
   RenderOptions options;
   options.precise = baked.q.dtype == DType::F32 || baked.precision == Precision::Strict;
@@ -50,7 +44,8 @@ const PreparedKernel* PreparedPlan::mapped_kernel() const {
 Rendered render_for(const Problem& baked, const CapturedSums& captured, const Device& device,
                     Tier tier) {
   RenderOptions options = render_options(baked, captured);
-  options.splits_factors = has_hopper_forward(baked, device, tier);
+  options.splits_factors =
+      baked.direction == Direction::Forward && has_hopper(shape_inputs(baked, device, tier));
   // For the kernel for sm_90 this also saves conversions of integers. Few queries are computed by
   // other kernels, which would lose time by it.
   options.splits_shift |= options.splits_factors && !splits_keys(baked);
@@ -59,17 +54,14 @@ Rendered render_for(const Problem& baked, const CapturedSums& captured, const De
 
 ShapeInputs shape_inputs(const Problem& baked, const Device& device, const Rendered& formula,
                          const CapturedSums& captured, Tier tier) {
-  return {baked,
-          device.sm,
-          device.shared_memory_per_block,
-          formula.row_words,
-          formula.column_words,
-          formula.diagonal_words,
-          formula.cell_bytes,
-          captured.shared_bytes(),
-          device.multiprocessors,
-          tier,
-          &captured};
+  ShapeInputs inputs = shape_inputs(baked, device, tier);
+  inputs.row_words = formula.row_words;
+  inputs.column_words = formula.column_words;
+  inputs.diagonal_words = formula.diagonal_words;
+  inputs.cell_bytes = formula.cell_bytes;
+  inputs.captured_bytes = captured.shared_bytes();
+  inputs.captured = &captured;
+  return inputs;
 }
 
 PreparedPlan prepare(const Problem& baked, const Device& device, Tier tier) {

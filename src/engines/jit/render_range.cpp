@@ -241,8 +241,6 @@ std::string Classifier::text(WordLayout& layout, std::vector<Summary>& summaries
   return ClassifyText(program_, code, layout, summaries).run();
 }
 
-using ir::Op;
-
 std::string interval_text(Op op, std::span<const std::string> args) {
   const auto call = [&](std::string_view function, std::string_view more = "") {
     std::string out = std::string(function) + "(";

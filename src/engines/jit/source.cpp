@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "engines/jit/device/captured_arguments.h"
-#include "engines/jit/headers.h"
 #include "engines/jit/render_op.h"
 #include "store/store.h"
 

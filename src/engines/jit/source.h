@@ -2,8 +2,10 @@
 // compiled for, and the kernel's entry. One translation unit for each kernel, whole in itself.
 #pragma once
 
+#include <span>
 #include <string>
 
+#include "cuda/nvrtc.h"
 #include "engines/jit/compiler.h"
 #include "engines/jit/kernels.h"
 #include "engines/jit/render.h"
@@ -36,6 +38,9 @@ KernelSource summary_source(DType dtype);
 
 // The kernel of device/<name>.h, which is not a template, with what it takes.
 KernelSource captured_source(const std::string& name, const std::string& parameters);
+
+// The headers of device/ as texts, put into the library by the build (cmake/embed.cmake).
+std::span<const cuda::NamedText> device_headers();
 
 // The text with each `#include "..."` of a header of device/ replaced by that header, once.
 std::string expand(const std::string& text);

@@ -12,6 +12,7 @@
 namespace fovea::jit {
 namespace {
 
+using ir::Depends;
 using ir::Expr;
 using ir::Node;
 using ir::Op;
@@ -188,11 +189,6 @@ std::vector<Expr> with_reciprocals(std::span<const Expr> roots) {
 }
 
 namespace {
-
-using ir::Depends;
-using ir::Expr;
-using ir::Node;
-using ir::Op;
 
 // q times one number plus k times another plus something uniform, modulo 2^32 as i32 wraps.
 struct Linear {

@@ -59,14 +59,14 @@ CapturedSums::CapturedSums(const Problem& baked, const Bindings& bindings, std::
   }
 }
 
-void CapturedSums::add(const LoadTerm& term) {
-  if (sums_[term.slot].empty()) return;
-  const ir::TensorView& view = bindings_.tensors[term.slot];
+void CapturedSums::add(std::uint32_t slot, const Indices& index, double x) {
+  if (sums_[slot].empty()) return;
+  const ir::TensorView& view = bindings_.tensors[slot];
   std::int64_t at = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(view.rank); ++i) {
-    at = at * view.extent[i] + ir::clamp_index(term.index[i], view.extent[i]);
+    at = at * view.extent[i] + ir::clamp_index(index[i], view.extent[i]);
   }
-  sums_[term.slot][static_cast<std::size_t>(at)] += term.value;
+  sums_[slot][static_cast<std::size_t>(at)] += x;
 }
 
 void CapturedSums::write() const {
@@ -172,7 +172,6 @@ class Backward : public GradientLoops {
  private:
   void row(const Sequence& sequence, std::int64_t h, std::int64_t i) override;
   void entry(Point& point, std::int64_t j, double lse, double row_term);
-  void add_captured();
 };
 
 // One kept score: its share of dV, dQ, dK and of what formulas capture. row_term = dlse - delta.
@@ -185,19 +184,9 @@ void Backward::entry(Point& point, std::int64_t j, double lse, double row_term) 
   const double dp = m * dot(scratch_.grad_o_row, call_.v_row(j));
   point.grad = p * (dp + row_term);
   const double ds0 = call_.formulas.differentiate(point, scratch_.cells);
-  add_captured();
+  add_captured(call_.formulas.gradients(), [](const auto& root) { return root(0); });
   add_scaled(scratch_.grad_q_row, call_.scale * ds0, call_.k_row(j));
   add_scaled(row_of(scratch_.grad_k_head, j, sizes_.d), call_.scale * ds0, scratch_.q_row);
-}
-
-void Backward::add_captured() {
-  const Formulas& formulas = call_.formulas;
-  for (std::size_t i = 0; i < formulas.load_count(); ++i) {
-    captured_.add(formulas.load_term(i, scratch_.cells));
-  }
-  for (std::size_t i = 0; i < formulas.scalar_count(); ++i) {
-    scratch_.grad_scalars[formulas.scalar_slot(i)] += formulas.scalar_term(i, scratch_.cells);
-  }
 }
 
 void Backward::row(const Sequence& sequence, std::int64_t h, std::int64_t i) {

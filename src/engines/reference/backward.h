@@ -20,7 +20,7 @@ class CapturedSums {
   // was measured by the declaration.
   CapturedSums(const Problem& baked, const Bindings& bindings, std::span<double> sums);
 
-  void add(const LoadTerm& term);  // the index is clamped as the load's own
+  void add(std::uint32_t slot, const Indices& index, double x);  // clamped as the load's own
   void write() const;
 
  private:
@@ -53,6 +53,20 @@ class GradientLoops {
 
   Rows rows(const BoundTensor& tensor, const TensorSpec& spec) const {
     return {tensor, spec.dtype};
+  }
+  // Adds to the gradients of captured things what value(root) makes of each thing's roots, which
+  // have been evaluated.
+  template <class Value>
+  void add_captured(const Derivatives& derivatives, const Value& value) {
+    for (const Derivatives::Captured& one : derivatives.captured()) {
+      const double x = value(
+          [&](std::size_t i) { return derivatives.root(one.first_root + i, scratch_.cells); });
+      if (one.is_tensor) {
+        captured_.add(one.slot, derivatives.indices(one, scratch_.cells), x);
+      } else {
+        scratch_.grad_scalars[one.slot] += x;
+      }
+    }
   }
   // Zeros for rows that no loop visits, past a sequence's length or in no sequence.
   void write_zeros(const Rows& rows, bool of_keys, std::span<const double> zeros) const;

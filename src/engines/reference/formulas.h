@@ -2,12 +2,14 @@
 // derivatives that are wanted. Immutable; every value lives in the caller's cells.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "attention/problem.h"
+#include "ir/diff.h"
 #include "ir/eval.h"
 
 namespace fovea::reference {
@@ -15,11 +17,35 @@ namespace fovea::reference {
 using Point = ir::Point<double>;
 using Cells = std::span<ir::Cell<double>>;
 
-// The gradient of one load: added to element `index` of the tensor in `slot`.
-struct LoadTerm {
-  std::uint32_t slot = 0;
-  double value = 0;
-  std::array<std::int32_t, ir::limits::rank> index{};
+using Indices = std::array<std::int32_t, ir::limits::rank>;
+
+// Derivatives at a point: some of the whole formula, then those by each captured thing whose
+// gradient is wanted.
+class Derivatives {
+ public:
+  // One load or one scalar: its derivatives are roots from the first one on.
+  struct Captured {
+    bool is_tensor;
+    std::uint32_t slot;
+    std::size_t first_root;
+    std::size_t first_index, rank;  // the roots that are indices of a load
+  };
+
+  Derivatives() = default;
+  // Of a captured thing there is one root for each of `by`.
+  Derivatives(const Problem& baked, std::vector<ir::Expr> roots, std::span<const ir::Gradients> by);
+
+  explicit operator bool() const { return evaluator_.has_value(); }
+  std::size_t cell_count() const { return evaluator_ ? evaluator_->value_count() : 0; }
+  // Evaluates everything; the rest reads the cells.
+  void run(const Point& point, Cells cells) const { evaluator_->run(point, cells); }
+  double root(std::size_t i, Cells cells) const { return evaluator_->value(cells, i).f; }
+  std::span<const Captured> captured() const { return captured_; }
+  Indices indices(const Captured& load, Cells cells) const;
+
+ private:
+  std::optional<ir::Evaluator<double>> evaluator_;
+  std::vector<Captured> captured_;
 };
 
 class Formulas {
@@ -31,31 +57,14 @@ class Formulas {
   bool keeps(const Point& point, Cells cells) const;
   double modified_score(const Point& point, Cells cells) const;
 
-  // Evaluates every derivative at a point whose score and grad are set; the rest reads the cells.
-  // Returns the gradient by the score: the hand-written one if there is one.
+  // Evaluates gradients() at a point whose score and grad are set. Returns the gradient by the
+  // score: the hand-written one if there is one.
   double differentiate(const Point& point, Cells cells) const;
-  std::size_t load_count() const { return loads_.size(); }
-  std::size_t scalar_count() const { return scalars_.size(); }
-  LoadTerm load_term(std::size_t i, Cells cells) const;
-  std::uint32_t scalar_slot(std::size_t i) const { return scalars_[i].slot; }
-  double scalar_term(std::size_t i, Cells cells) const;
+  const Derivatives& gradients() const { return gradients_; }
 
  private:
-  using Evaluator = std::optional<ir::Evaluator<double>>;
-  struct Load {
-    std::uint32_t slot;
-    std::size_t root, first_index, rank;  // roots of gradients_
-  };
-  struct Scalar {
-    std::uint32_t slot;
-    std::size_t root;
-  };
-
-  void derive(const Problem& baked);
-
-  Evaluator mask_, mod_, gradients_;
-  std::vector<Load> loads_;
-  std::vector<Scalar> scalars_;
+  std::optional<ir::Evaluator<double>> mask_, mod_;
+  Derivatives gradients_;
 };
 
 }  // namespace fovea::reference

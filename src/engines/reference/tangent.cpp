@@ -30,20 +30,6 @@
 namespace fovea::reference {
 namespace {
 
-// The derivative by one load or scalar, or 0 if the formula does not have it.
-ir::Expr by_load(const ir::Gradients& gradients, const ir::Expr& load) {
-  for (const ir::LoadGradient& one : gradients.loads) {
-    if (one.load == load) return one.gradient;
-  }
-  return ir::constant(0.0f);
-}
-ir::Expr by_scalar(const ir::Gradients& gradients, std::uint32_t slot) {
-  for (const ir::ScalarGradient& one : gradients.scalars) {
-    if (one.slot == slot) return one.gradient;
-  }
-  return ir::constant(0.0f);
-}
-
 // The sum over captured things of the derivative by each times its tangent. Literals that were
 // lifted behind the declared scalars have none.
 ir::Expr change_by_captured(const ir::Gradients& first, const Problem& baked) {
@@ -70,50 +56,16 @@ TangentFormulas::TangentFormulas(const Problem& baked) {
   const ir::Gradients second = ir::differentiate(first.score);
   const ir::Expr change = change_by_captured(first, baked);
   const ir::Gradients of_change = ir::differentiate(change);
-
-  std::vector<ir::Expr> roots{baked.program.mod(), first.score, change, second.score,
-                              of_change.score};
-  for (const ir::LoadGradient& one : first.loads) {
-    if (!wanted(baked.want_tensors, one.load->slot())) continue;
-    const auto index = one.load->args();
-    loads_.push_back({one.load->slot(), roots.size(), index.size()});
-    roots.insert(roots.end(),
-                 {one.gradient, by_load(second, one.load), by_load(of_change, one.load)});
-    roots.insert(roots.end(), index.begin(), index.end());
-  }
-  for (const ir::ScalarGradient& one : first.scalars) {
-    if (!wanted(baked.want_scalars, one.slot)) continue;
-    scalars_.push_back({one.slot, roots.size(), 0});
-    roots.insert(roots.end(),
-                 {one.gradient, by_scalar(second, one.slot), by_scalar(of_change, one.slot)});
-  }
-  slopes_.emplace(roots);
+  const ir::Gradients by[] = {first, second, of_change};
+  derivatives_ = Derivatives(
+      baked, {baked.program.mod(), first.score, change, second.score, of_change.score}, by);
 }
 
 Slopes TangentFormulas::at(const Point& point, Cells cells) const {
-  if (!slopes_) return {point.score};
-  slopes_->run(point, cells);
-  const auto root = [&](std::size_t i) { return slopes_->value(cells, i).f; };
+  if (!derivatives_) return {point.score};
+  derivatives_.run(point, cells);
+  const auto root = [&](std::size_t i) { return derivatives_.root(i, cells); };
   return {root(0), root(1), root(2), root(3), root(4)};
-}
-
-double TangentFormulas::change_of(const CapturedRoots& captured, const ScoreChange& change,
-                                  Cells cells) const {
-  const auto root = [&](std::size_t i) { return slopes_->value(cells, captured.first_root + i).f; };
-  return change.grad_change * root(0) + change.grad * (root(1) * change.s0_change + root(2));
-}
-
-LoadTerm TangentFormulas::load_change(std::size_t i, const ScoreChange& change, Cells cells) const {
-  const CapturedRoots& load = loads_[i];
-  LoadTerm term{load.slot, change_of(load, change, cells), {}};
-  for (std::size_t d = 0; d < load.rank; ++d) {
-    term.index[d] = slopes_->value(cells, load.first_root + 3 + d).i;
-  }
-  return term;
-}
-
-double TangentFormulas::scalar_change(std::size_t i, const ScoreChange& change, Cells cells) const {
-  return change_of(scalars_[i], change, cells);
 }
 
 namespace {
@@ -149,7 +101,6 @@ class Tangent : public GradientLoops {
   void sum_scores(Point& point, const Sequence& sequence, RowTangent& row);
   void divide(const Sequence& sequence, RowTangent& row);
   void gradients(Point& point, const Sequence& sequence, const RowTangent& row);
-  void captured(const Point& point, const ScoreChange& change);
 
   const TangentFormulas& formulas_;
   bool wants_;
@@ -243,21 +194,13 @@ void Tangent::gradients(Point& point, const Sequence& sequence, const RowTangent
     const std::span<double> grad_k = row_of(scratch_.grad_k_head, j, sizes_.d);
     add_scaled(grad_k, ds0_change, scratch_.q_row);
     add_scaled(grad_k, ds0, scratch_.tangent_q_row);
-    if (formulas_.load_count() + formulas_.scalar_count() == 0) continue;
+    if (formulas_.derivatives().captured().empty()) continue;
     call_.move_to_key(point, sequence, j);
     point.score = call_.scale * dot(scratch_.q_row, call_.k_row(j));
-    captured(point, {ds, ds_change, at.s0_change});
-  }
-}
-
-void Tangent::captured(const Point& point, const ScoreChange& change) {
-  formulas_.at(point, scratch_.cells);
-  for (std::size_t i = 0; i < formulas_.load_count(); ++i) {
-    captured_.add(formulas_.load_change(i, change, scratch_.cells));
-  }
-  for (std::size_t i = 0; i < formulas_.scalar_count(); ++i) {
-    scratch_.grad_scalars[formulas_.scalar_slot(i)] +=
-        formulas_.scalar_change(i, change, scratch_.cells);
+    formulas_.at(point, scratch_.cells);
+    add_captured(formulas_.derivatives(), [&](const auto& root) {
+      return ds_change * root(0) + ds * (root(1) * at.s0_change + root(2));
+    });
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "engines/reference/formulas.h"
 
@@ -18,11 +17,6 @@ struct Slopes {
   double second = 0, captured_second = 0;
 };
 
-// Of one score: the gradient that arrives at s, its change, and the change of s0.
-struct ScoreChange {
-  double grad = 0, grad_change = 0, s0_change = 0;
-};
-
 // A score_mod with its first and second derivatives. Captured things move too: the tangent of
 // tensor or scalar `slot` is bound behind all others, at slot + count. Immutable; every value lives
 // in the caller's cells.
@@ -31,29 +25,16 @@ class TangentFormulas {
   TangentFormulas() = default;
   explicit TangentFormulas(const Problem& baked);
 
-  std::size_t cell_count() const { return slopes_ ? slopes_->value_count() : 0; }
+  std::size_t cell_count() const { return derivatives_.cell_count(); }
 
-  // Evaluates everything at a point whose score is set; the rest reads the cells.
+  // Evaluates everything at a point whose score is set.
   Slopes at(const Point& point, Cells cells) const;
-
-  // How the gradients that are wanted of captured things change.
-  std::size_t load_count() const { return loads_.size(); }
-  std::size_t scalar_count() const { return scalars_.size(); }
-  LoadTerm load_change(std::size_t i, const ScoreChange& change, Cells cells) const;
-  std::uint32_t scalar_slot(std::size_t i) const { return scalars_[i].slot; }
-  double scalar_change(std::size_t i, const ScoreChange& change, Cells cells) const;
+  // The roots of a captured thing: the derivative of s by it, of that by s0, and of the change by
+  // tangents by it.
+  const Derivatives& derivatives() const { return derivatives_; }
 
  private:
-  // A captured thing whose gradient is wanted: roots of the derivative of s by it, of that by s0,
-  // and of the change by tangents by it; behind them the indices of a load.
-  struct CapturedRoots {
-    std::uint32_t slot;
-    std::size_t first_root, rank;
-  };
-  double change_of(const CapturedRoots& captured, const ScoreChange& change, Cells cells) const;
-
-  std::optional<ir::Evaluator<double>> slopes_;
-  std::vector<CapturedRoots> loads_, scalars_;
+  Derivatives derivatives_;
 };
 
 // Each lane does some of the heads, with a scratch of its own. How many there are follows from the

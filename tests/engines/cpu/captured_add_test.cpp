@@ -87,19 +87,6 @@ struct Gradients {
   double at(int r, int c) const { return static_cast<double>(cells[place(r, c)]); }
 };
 
-double read_sum(SumType type, const std::vector<std::byte>& bytes, std::size_t i) {
-  const void* const data = bytes.data();
-  switch (type) {
-    case SumType::F32: return static_cast<double>(static_cast<const float*>(data)[i]);
-    case SumType::F64: return static_cast<const double*>(data)[i];
-    case SumType::F16:
-      return static_cast<double>(half_to_float(static_cast<const std::uint16_t*>(data)[i]));
-    case SumType::BF16:
-      return static_cast<double>(bfloat16_to_float(static_cast<const std::uint16_t*>(data)[i]));
-  }
-  return 0;
-}
-
 void run_case(Random& random) {
   const int rows = random.between(1, most_rows);
   const int columns = random.chance(30) ? 64 : random.between(1, 64);
@@ -108,8 +95,9 @@ void run_case(Random& random) {
     extents.push_back(random.chance(40) ? random.between(60, 90) : random.between(1, 9));
   }
   CapturedTarget target;
-  target.shape = dense_shape(extents);
-  target.type = random.pick(std::array{SumType::F32, SumType::F64, SumType::F16, SumType::BF16});
+  const ir::TensorView dense = ir::TensorView::dense(nullptr, DType::F32, extents);
+  target.shape = {dense.rank, dense.extent, dense.stride};
+  target.type = random.pick(std::array{DType::F32, DType::F64, DType::F16, DType::BF16});
   const auto elements = static_cast<std::size_t>(target.shape.elements());
   std::vector<std::byte> sums(elements * 8);
   std::vector<double> expected(elements), sizes(elements);
@@ -132,10 +120,11 @@ void run_case(Random& random) {
   }
   LiveStrip strip(gradients.value, {0, rows, 0, columns, nullptr, nullptr}, gradients.live.data());
   add_strip(target, sums.data(), index, strip);
-  const bool narrow = target.type == SumType::F16 || target.type == SumType::BF16;
+  const bool narrow = target.type == DType::F16 || target.type == DType::BF16;
   for (std::size_t i = 0; i < elements; ++i) {
     // A sum of 16 bits is rounded for each of its terms.
-    ASSERT_NEAR(read_sum(target.type, sums, i), expected[i], sizes[i] * (narrow ? 0.5 : 1e-6));
+    ASSERT_NEAR(read_number(sums.data(), target.type, static_cast<std::int64_t>(i)), expected[i],
+                sizes[i] * (narrow ? 0.5 : 1e-6));
   }
 }
 

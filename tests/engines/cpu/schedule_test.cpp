@@ -174,6 +174,20 @@ Pool& one_thread() {
   return pool;
 }
 
+void expect_same_bits(const std::string& line, std::initializer_list<int> all_threads,
+                      std::initializer_list<int> all_nodes) {
+  Outputs outputs(line);
+  const std::vector<char> alone = outputs.with(one_thread(), 1);
+  for (const int threads : all_threads) {
+    for (const int nodes : all_nodes) {
+      Claimed claimed(threads, nodes);
+      EXPECT_TRUE(outputs.with(claimed, threads) == alone)
+          << line << " with " << threads << " threads on " << nodes << " nodes";
+    }
+  }
+  EXPECT_TRUE(outputs.with(own_pool(), own_pool().threads()) == alone) << line;
+}
+
 TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
   for (const char* const line :
        {"b=1 h=2 sq=700 d=64 lse=1", "b=1 h=2 sq=333 d=40 lse=1 mask=causal",
@@ -185,16 +199,7 @@ TEST(Schedule, TheSameBitsForAnyNumberOfWorkersAndNodes) {
         "b=1 h=2 sq=777 d=64 direction=backward",
         "b=1 h=4 hkv=2 sq=430 skv=900 d=40 direction=backward mask=causal",
         "b=2 h=2 sq=500 d=32 direction=backward qlens=500,90 klens=500,333"}) {
-    Outputs outputs(line);
-    const std::vector<char> alone = outputs.with(one_thread(), 1);
-    for (const int threads : {2, 3, 5, 8, 21, 64, 128}) {
-      for (const int nodes : {1, 3}) {
-        Claimed claimed(threads, nodes);
-        EXPECT_TRUE(outputs.with(claimed, threads) == alone)
-            << line << " with " << threads << " threads on " << nodes << " nodes";
-      }
-    }
-    EXPECT_TRUE(outputs.with(own_pool(), own_pool().threads()) == alone) << line;
+    expect_same_bits(line, {2, 3, 5, 8, 21, 64, 128}, {1, 3});
   }
 }
 
@@ -247,12 +252,7 @@ TEST(Schedule, ABackwardUnderAMaskHasTheSameBitsHoweverItIsShared) {
         "b=1 h=4 hkv=2 sq=60 skv=1100 d=32 direction=backward mask=causal_bottom_right",
         "b=2 h=2 sq=900 skv=1300 d=72 direction=backward mask=\"q % 512 >= k % 300\" qlens=900,500",
         "b=1 h=2 sq=1024 d=64 direction=backward mask=\"q < 100 || k > 900\""}) {
-    Outputs outputs(line);
-    const std::vector<char> alone = outputs.with(one_thread(), 1);
-    for (const int threads : {2, 6, 24, 96}) {
-      Claimed claimed(threads, 1);
-      EXPECT_TRUE(outputs.with(claimed, threads) == alone) << line << " with " << threads;
-    }
+    expect_same_bits(line, {2, 6, 24, 96}, {1});
   }
 }
 

@@ -1,7 +1,6 @@
 #include "tests/engines/cpu/strip_case.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +10,7 @@
 #include "attention/device.h"
 #include "engines/cpu/call.h"
 #include "tests/engines/cpu/guarded_memory.h"
+#include "tests/ir/random_point.h"
 
 namespace fovea::test {
 
@@ -142,15 +142,28 @@ bool StripResult::kept(std::size_t root, int row, int column) const {
   return (word >> (column % 64) & 1) != 0;
 }
 
-GuardedPages::GuardedPages(std::size_t bytes, Against against) {
-  constexpr std::size_t page = 4096;
-  const std::size_t inner = (bytes + page - 1) / page * page + (bytes == 0 ? page : 0);
-  size_ = inner + 2 * page;
-  mapped_ = mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  auto* const start = static_cast<std::byte*>(mapped_) + page;
-  mprotect(start, inner, PROT_READ | PROT_WRITE);
-  data_ = against == Against::End ? start + inner - bytes : start;
+void check_exact(const StripResult& result, std::span<const ir::Expr> roots,
+                 const StripBlock& block, const std::string& what) {
+  ASSERT_TRUE(result.intact());
+  ir::Evaluator<float> eval(roots);
+  for (int r = 0; r < block.rows; ++r) {
+    for (int c = 0; c < block.columns; ++c) {
+      const ir::Point<float> point = block.point<float>(r, c);
+      eval(point);
+      for (std::size_t i = 0; i < roots.size(); ++i) {
+        const ir::Type type = roots[i]->type();
+        const ir::Cell<float> got = result.cell(i, r, c), wanted = eval.value(i);
+        ASSERT_TRUE(same_value(type, got, wanted))
+            << "root " << i << " at " << r << ", " << c << " of " << block.rows << " x "
+            << block.columns << ", " << point_text(point) << '\n'
+            << value_text(type, got) << " but " << value_text(type, wanted) << '\n'
+            << what;
+        if (type == ir::Type::Bool) {
+          ASSERT_EQ(result.kept(i, r, c), wanted.b);
+        }
+      }
+    }
+  }
 }
-GuardedPages::~GuardedPages() { munmap(mapped_, size_); }
 
 }  // namespace fovea::test

@@ -1,8 +1,9 @@
 // Formulas run by the strip interpreter over a block of scores, strip by strip, to be compared with
-// ir/eval point by point; and tensors that end where a page ends.
+// ir/eval point by point.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,20 +59,8 @@ class StripResult {
   bool intact_ = false;
 };
 
-// Memory between two protected pages; `bytes` end at the second or begin behind the first.
-class GuardedPages {
- public:
-  enum class Against { End, Start };
-  GuardedPages(std::size_t bytes, Against against);
-  ~GuardedPages();
-  GuardedPages(const GuardedPages&) = delete;
-  GuardedPages& operator=(const GuardedPages&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* mapped_;
-  std::size_t size_;
-  void* data_;
-};
+// Every root of every score has the bits that ir/eval gives it. `what`: the formulas.
+void check_exact(const StripResult& result, std::span<const ir::Expr> roots,
+                 const StripBlock& block, const std::string& what);
 
 }  // namespace fovea::test

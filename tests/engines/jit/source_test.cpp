@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "engines/jit/arguments.h"
-#include "engines/jit/headers.h"
 #include "engines/jit/prepare.h"
 #include "tests/engines/jit/jit_case.h"
 

@@ -7,7 +7,7 @@
 #include "attention/arena.h"
 #include "attention/engine.h"
 #include "attention/extents.h"
-#include "engines/cpu/captured/captured_target.h"
+#include "engines/cpu/blocks.h"
 #include "ir/build.h"
 #include "ir/diff.h"
 #include "ir/simplify.h"
@@ -17,8 +17,6 @@ namespace fovea::cpu {
 namespace {
 
 bool is_zero(const ir::Expr& e) { return e->op() == ir::Op::ConstF && e->float_value() == 0; }
-
-constexpr std::int64_t round_to_line(std::int64_t doubles) { return (doubles + 7) / 8 * 8; }
 
 bool has_16_bits(DType type) { return type == DType::F16 || type == DType::BF16; }
 
@@ -127,7 +125,8 @@ CapturedGradients::SumLayout CapturedGradients::lay_out(const Sizes& sizes,
                                                         void* memory) const {
   SumLayout out;
   out.plan = plan_lanes(baked_, tensors_, scalars_.size(), sizes, counts);
-  out.lane_step = round_to_line(out.plan.private_elements);
+  constexpr std::int64_t doubles_of_line = 8;
+  out.lane_step = round_up(out.plan.private_elements, doubles_of_line);
   Arena arena("cpu", memory);
   out.targets = arena.take<CapturedTarget>(static_cast<std::int64_t>(tensors_.size()));
   const std::span<double> sums = arena.take<double>(out.plan.lanes.count, out.lane_step);
@@ -147,7 +146,7 @@ CapturedGradients::SumLayout CapturedGradients::lay_out(const Sizes& sizes,
       case SumPlace::Shared: target.sums = arena.take<double>(elements).data(); break;
       case SumPlace::Direct:
         if (has_16_bits(baked_.program.tensors()[slot].dtype)) {
-          target.type = SumType::F32;
+          target.type = DType::F32;
           target.sums = arena.take<float>(elements).data();
         }
         break;

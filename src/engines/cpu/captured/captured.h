@@ -11,6 +11,7 @@
 #include "attention/bindings.h"
 #include "attention/problem.h"
 #include "engines/cpu/captured/captured_lanes.h"
+#include "engines/cpu/captured/captured_target.h"
 #include "engines/cpu/captured/row_balance.h"
 #include "engines/cpu/strips/strip.h"
 #include "ir/diff.h"
@@ -52,7 +53,15 @@ class CapturedGradients {
     std::size_t number;  // in loads_ or scalars_
     std::size_t weight;
   };
-  struct SumLayout;
+  // Where everything of a call's sums lies.
+  struct SumLayout {
+    LanePlan plan;
+    std::span<CapturedTarget> targets;  // of each wanted tensor
+    double* sums = nullptr;             // [lanes][lane_step]: private copies, then scalars
+    std::int64_t lane_step = 0;
+    std::int64_t scalar_sums = 0;  // where the scalars of a lane begin
+    std::size_t bytes = 0;
+  };
   void add_row_terms(const ir::Expr& mod);
   void add_load(std::size_t tensor, const ir::LoadGradient& of);
   SumLayout lay_out(const Sizes& sizes, const ChunkCounts& counts, void* memory) const;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/dtype.h"
+#include "base/error.h"
 #include "ir/eval.h"
 
 namespace fovea::cpu {
@@ -102,9 +103,9 @@ void add_backwards(T* at, const float* row, int columns) {
 template <class T>
 class StripAdder {
  public:
-  StripAdder(const CapturedTarget& target, void* sums, std::span<const StripIndex> index,
+  StripAdder(const CapturedTarget& target, T* sums, std::span<const StripIndex> index,
              LiveStrip& strip)
-      : shape_(target.shape), sums_(static_cast<T*>(sums)), index_(index), strip_(strip) {
+      : shape_(target.shape), sums_(sums), index_(index), strip_(strip) {
     for (std::size_t d = 0; d < index.size(); ++d) {
       varies_by_row_ = varies_by_row_ || index[d].value.row_step != 0;
       if (index[d].value.column_step == 0) continue;
@@ -257,23 +258,33 @@ std::int64_t element_of(const CapturedTarget& target, std::span<const StripIndex
   return at;
 }
 
-void add_element(const CapturedTarget& target, std::int64_t at, double x) {
+namespace {
+
+// Calls body(sums) with the type that elements are added up as.
+template <class Body>
+void with_type(const CapturedTarget& target, void* sums, const Body& body) {
   switch (target.type) {
-    case SumType::F32: return add(static_cast<float*>(target.sums)[at], x);
-    case SumType::F64: return add(static_cast<double*>(target.sums)[at], x);
-    case SumType::F16: return add(static_cast<HalfSum*>(target.sums)[at], x);
-    case SumType::BF16: return add(static_cast<BFloatSum*>(target.sums)[at], x);
+    case DType::F32: return body(static_cast<float*>(sums));
+    case DType::F64: return body(static_cast<double*>(sums));
+    case DType::F16: return body(static_cast<HalfSum*>(sums));
+    case DType::BF16: return body(static_cast<BFloatSum*>(sums));
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::Bool: break;
   }
+  throw InternalError("a gradient that is not of a float type");
+}
+
+}  // namespace
+
+void add_element(const CapturedTarget& target, std::int64_t at, double x) {
+  with_type(target, target.sums, [&](auto* to) { add(to[at], x); });
 }
 
 void add_strip(const CapturedTarget& target, void* sums, std::span<const StripIndex> index,
                LiveStrip& strip) {
-  switch (target.type) {
-    case SumType::F32: StripAdder<float>(target, sums, index, strip).run(); return;
-    case SumType::F64: StripAdder<double>(target, sums, index, strip).run(); return;
-    case SumType::F16: StripAdder<HalfSum>(target, sums, index, strip).run(); return;
-    case SumType::BF16: StripAdder<BFloatSum>(target, sums, index, strip).run(); return;
-  }
+  with_type(target, sums, [&](auto* to) { StripAdder(target, to, index, strip).run(); });
 }
 
 }  // namespace fovea::cpu

@@ -6,31 +6,13 @@
 #include "attention/extents.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "engines/cpu/blocks.h"
 #include "engines/cpu/captured/captured_add.h"
-#include "engines/cpu/captured/captured_target.h"
 
 namespace fovea::cpu {
 namespace {
 
 constexpr std::int64_t clear_elements = std::int64_t{1} << 16;  // of one task
-
-std::int64_t tasks_of(std::int64_t elements, std::int64_t of_one) {
-  return (elements + of_one - 1) / of_one;
-}
-
-SumType sum_type(DType type) {
-  switch (type) {
-    case DType::F32: return SumType::F32;
-    case DType::F64: return SumType::F64;
-    case DType::F16: return SumType::F16;
-    case DType::BF16: return SumType::BF16;
-    case DType::I32:
-    case DType::I64:
-    case DType::U8:
-    case DType::Bool: break;
-  }
-  throw InternalError("a gradient that is not of a float type");
-}
 
 ElementShape shape_of(const ir::TensorView& view, const Indices& stride) {
   return {view.rank, view.extent, stride};
@@ -41,29 +23,20 @@ void bind(CapturedTarget& target, const ir::TensorView& view, const BoundGradien
   const auto rank = static_cast<std::size_t>(view.rank);
   target.gradient = gradient;
   target.out = shape_of(view, gradient.stride);
-  target.shape = dense_shape({view.extent.data(), rank});
+  const std::span extents = std::span(view.extent).first(rank);
+  target.shape = shape_of(view, ir::TensorView::dense(nullptr, view.dtype, extents).stride);
   target.elements = view.data == nullptr ? 0 : target.out.elements();
   if (target.kept != SumPlace::Direct) return;
   const bool narrow = gradient.dtype == DType::F16 || gradient.dtype == DType::BF16;
   if (narrow && target.sums != nullptr) return;
-  target.type = sum_type(gradient.dtype);
+  target.type = gradient.dtype;
   target.sums = gradient.data;
   target.shape = target.out;
 }
 
-std::int64_t sum_bytes(SumType type) {
-  switch (type) {
-    case SumType::F32: return 4;
-    case SumType::F64: return 8;
-    case SumType::F16:
-    case SumType::BF16: return 2;
-  }
-  return 0;
-}
-
 // All bits of a zero are 0, in every type.
 void clear_elements_of(const CapturedTarget& target, std::int64_t first, std::int64_t last) {
-  const std::int64_t bytes = sum_bytes(target.type);
+  const std::int64_t bytes = dtype_size(target.type);
   auto* const sums = static_cast<std::byte*>(target.sums);
   const std::int64_t step =
       target.shape.rank == 0 ? 1
@@ -130,32 +103,38 @@ void total(const CapturedTarget& target, std::int64_t lanes, std::int64_t first,
   }
 }
 
-}  // namespace
-
-ElementShape dense_shape(std::span<const std::int64_t> extents) {
-  ElementShape shape{static_cast<int>(extents.size()), {}, {}};
-  std::int64_t stride = 1;
-  for (std::size_t i = extents.size(); i-- > 0;) {
-    shape.extent[i] = extents[i];
-    shape.stride[i] = stride;
-    stride *= extents[i];
-  }
-  return shape;
+// How many tasks clear a target directly, and how many write it.
+std::int64_t clear_tasks_of(const CapturedTarget& target) {
+  const bool owned = target.kept == SumPlace::Shared || target.kept == SumPlace::Direct;
+  return owned ? ceil_div(target.elements, clear_elements) : 0;
 }
+std::int64_t write_tasks_of(const CapturedTarget& target) {
+  return target.in_output() ? 0 : ceil_div(target.elements, write_elements);
+}
+
+// The target that has the task, which then counts from its first one; null: none has.
+const CapturedTarget* find_target(std::span<const CapturedTarget> targets, std::int64_t& task,
+                                  std::int64_t (*tasks_of)(const CapturedTarget&)) {
+  for (const CapturedTarget& target : targets) {
+    const std::int64_t tasks = tasks_of(target);
+    if (task < tasks) return &target;
+    task -= tasks;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 CapturedRun::CapturedRun(const CapturedGradients& captured, const Bindings& bindings,
                          const ChunkCounts& counts, void* memory)
-    : captured_(captured), bindings_(bindings) {
-  const CapturedGradients::SumLayout layout = captured.lay_out(bindings.sizes, counts, memory);
-  lanes_ = lanes_of_call(layout.plan, captured.baked_, bindings, captured.tensors_);
-  targets_ = layout.targets;
-  sums_ = layout.sums;
-  lane_step_ = layout.lane_step;
-  scalar_sums_ = layout.scalar_sums;
-  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    : captured_(captured),
+      bindings_(bindings),
+      layout_(captured.lay_out(bindings.sizes, counts, memory)),
+      lanes_(lanes_of_call(layout_.plan, captured.baked_, bindings, captured.tensors_)) {
+  for (std::size_t i = 0; i < layout_.targets.size(); ++i) {
     const std::uint32_t slot = captured.tensors_[i].slot;
-    bind(targets_[i], bindings.tensors[slot], bindings.tensor_gradients[slot]);
-    if (targets_[i].elements > declared_elements(captured.baked_, bindings.sizes, slot)) {
+    bind(layout_.targets[i], bindings.tensors[slot], bindings.tensor_gradients[slot]);
+    if (layout_.targets[i].elements > declared_elements(captured.baked_, bindings.sizes, slot)) {
       throw InvalidArgument("tensor '" + captured.baked_.program.tensors()[slot].name +
                             "' is bound with more elements than its declared extents have");
     }
@@ -163,45 +142,36 @@ CapturedRun::CapturedRun(const CapturedGradients& captured, const Bindings& bind
 }
 
 double CapturedRun::numbers() const {
-  double count = static_cast<double>(lane_step_) * static_cast<double>(lanes_.count);
-  for (const CapturedTarget& target : targets_) count += static_cast<double>(target.elements);
+  double count = static_cast<double>(layout_.lane_step) * static_cast<double>(lanes_.count);
+  for (const CapturedTarget& target : layout_.targets)
+    count += static_cast<double>(target.elements);
   return count;
 }
 
-std::int64_t CapturedRun::direct_clear_tasks(const CapturedTarget& target) const {
-  const bool owned = target.kept == SumPlace::Shared || target.kept == SumPlace::Direct;
-  return owned ? tasks_of(target.elements, clear_elements) : 0;
-}
-
 std::int64_t CapturedRun::clear_tasks() const {
-  std::int64_t tasks = lane_step_ == 0 ? 0 : lanes_.count;
-  for (const CapturedTarget& target : targets_) tasks += direct_clear_tasks(target);
+  std::int64_t tasks = layout_.lane_step == 0 ? 0 : lanes_.count;
+  for (const CapturedTarget& target : layout_.targets) tasks += clear_tasks_of(target);
   return tasks;
 }
 
 void CapturedRun::clear(std::int64_t task) const {
-  if (lane_step_ != 0) {
+  if (layout_.lane_step != 0) {
     if (task < lanes_.count) {
-      std::fill_n(lane_sums(task), lane_step_, 0.0);
+      std::fill_n(lane_sums(task), layout_.lane_step, 0.0);
       return;
     }
     task -= lanes_.count;
   }
-  for (const CapturedTarget& target : targets_) {
-    const std::int64_t tasks = direct_clear_tasks(target);
-    if (task < tasks) {
-      const std::int64_t first = task * clear_elements;
-      clear_elements_of(target, first, std::min(first + clear_elements, target.elements));
-      return;
-    }
-    task -= tasks;
+  if (const CapturedTarget* const target = find_target(layout_.targets, task, clear_tasks_of)) {
+    const std::int64_t first = task * clear_elements;
+    clear_elements_of(*target, first, std::min(first + clear_elements, target->elements));
   }
 }
 
 void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_root,
                       const StripRun::Strip& strip, const std::uint64_t* live) const {
   for (const CapturedGradients::WantedLoad& load : captured_.loads_) {
-    const CapturedTarget& target = targets_[load.tensor];
+    const CapturedTarget& target = layout_.targets[load.tensor];
     if (target.elements == 0) continue;
     const LoadIndices index(run, first_root + load.root + 1, load.slopes);
     LiveStrip gradient(run.value(first_root + load.root), strip, live);
@@ -210,7 +180,7 @@ void CapturedRun::add(std::int64_t lane, const StripRun& run, std::size_t first_
                            : target.sums;
     add_strip(target, sums, index.span(), gradient);
   }
-  double* scalar = lane_sums(lane) + scalar_sums_;
+  double* scalar = lane_sums(lane) + layout_.scalar_sums;
   for (const CapturedGradients::WantedScalar& of : captured_.scalars_) {
     if (of.root) *scalar += LiveStrip(run.value(first_root + *of.root), strip, live).sum();
     ++scalar;
@@ -224,10 +194,8 @@ void CapturedRun::balance(const StripRun& run, std::size_t first_root, const Str
   block.kernels.add_two_rows(strip.grad, block.p, strip.rows, strip.columns,
                              sums(BalanceSums::gradients), sums(BalanceSums::probabilities));
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const StripValue weight = run.value(first_root + terms[i].weight);
-    const StripFactor factor{weight.f32(), static_cast<int>(weight.row_step),
-                             static_cast<int>(weight.column_step)};
-    block.kernels.add_rows(block.p, strip.rows, strip.columns, factor,
+    block.kernels.add_rows(block.p, strip.rows, strip.columns,
+                           run.value(first_root + terms[i].weight),
                            sums(BalanceSums::first_term + i));
     const int last = block.row + strip.rows - 1;
     if (block.sums.at(i, block.row) >= 0 && block.sums.at(i, last) >= 0) continue;
@@ -244,7 +212,7 @@ void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std
   }
   const CapturedGradients::WantedLoad& load = captured_.loads_[of.number];
   const LoadIndices index(run, first_root + load.root + 1, load.slopes);
-  const CapturedTarget& target = targets_[load.tensor];
+  const CapturedTarget& target = layout_.targets[load.tensor];
   const bool alike = std::ranges::all_of(
       index.span(), [](const StripIndex& one) { return one.value.row_step == 0; });
   std::fill_n(to, rows, element_of(target, index.span(), 0));
@@ -254,10 +222,10 @@ void CapturedRun::find_elements(const StripRun& run, std::size_t first_root, std
 void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) const {
   const CapturedGradients::RowGradient& of = captured_.row_terms_[term];
   if (of.is_scalar) {
-    lane_sums(0)[scalar_sums_ + static_cast<std::int64_t>(of.number)] += x;
+    lane_sums(0)[layout_.scalar_sums + static_cast<std::int64_t>(of.number)] += x;
     return;
   }
-  const CapturedTarget& target = targets_[captured_.loads_[of.number].tensor];
+  const CapturedTarget& target = layout_.targets[captured_.loads_[of.number].tensor];
   if (target.elements != 0) add_element(target, at, x);
 }
 
@@ -265,24 +233,16 @@ void CapturedRun::add_to_row_term(std::size_t term, std::int64_t at, double x) c
 
 std::int64_t CapturedRun::write_tasks() const {
   std::int64_t tasks = captured_.scalars_.empty() ? 0 : 1;
-  for (const CapturedTarget& target : targets_) tasks += tensor_write_tasks(target);
+  for (const CapturedTarget& target : layout_.targets) tasks += write_tasks_of(target);
   return tasks;
 }
 
-std::int64_t CapturedRun::tensor_write_tasks(const CapturedTarget& target) const {
-  return target.in_output() ? 0 : (target.elements + write_elements - 1) / write_elements;
-}
-
 void CapturedRun::write(std::int64_t task) const {
-  for (const CapturedTarget& target : targets_) {
-    const std::int64_t tasks = tensor_write_tasks(target);
-    if (task < tasks) {
-      write_tensor(target, task);
-      return;
-    }
-    task -= tasks;
+  if (const CapturedTarget* const target = find_target(layout_.targets, task, write_tasks_of)) {
+    write_tensor(*target, task);
+  } else {
+    write_scalars();
   }
-  write_scalars();
 }
 
 void CapturedRun::write_tensor(const CapturedTarget& target, std::int64_t task) const {
@@ -310,7 +270,7 @@ void CapturedRun::write_scalars() const {
   for (std::size_t i = 0; i < captured_.scalars_.size(); ++i) {
     double sum = 0;
     for (std::int64_t lane = 0; lane < lanes_.count; ++lane) {
-      sum += lane_sums(lane)[scalar_sums_ + static_cast<std::int64_t>(i)];
+      sum += lane_sums(lane)[layout_.scalar_sums + static_cast<std::int64_t>(i)];
     }
     store({bindings_.scalar_gradients[captured_.scalars_[i].slot], type, {}}, 0, sum);
   }

@@ -18,8 +18,6 @@
 
 namespace fovea::cpu {
 
-struct CapturedTarget;
-
 // Allocates nothing: it lives in memory of workspace_bytes, aligned to 64, which its constructor
 // begins to fill (once, before any task). Threads may call its methods in the order above.
 class CapturedRun {
@@ -64,20 +62,16 @@ class CapturedRun {
   void write(std::int64_t task) const;
 
  private:
-  std::int64_t direct_clear_tasks(const CapturedTarget& target) const;
-  std::int64_t tensor_write_tasks(const CapturedTarget& target) const;
   void write_tensor(const CapturedTarget& target, std::int64_t task) const;
   void write_scalars() const;
   void find_elements(const StripRun& run, std::size_t first_root, std::size_t term, int rows,
                      std::int64_t* to) const;
-  double* lane_sums(std::int64_t lane) const { return sums_ + lane * lane_step_; }
+  double* lane_sums(std::int64_t lane) const { return layout_.sums + lane * layout_.lane_step; }
 
   const CapturedGradients& captured_;
   const Bindings& bindings_;
+  CapturedGradients::SumLayout layout_;
   GradientLanes lanes_;
-  std::span<CapturedTarget> targets_;  // of each wanted tensor
-  double* sums_ = nullptr;             // of each lane: private copies of tensors, then scalars
-  std::int64_t lane_step_ = 0, scalar_sums_ = 0;
 };
 
 }  // namespace fovea::cpu

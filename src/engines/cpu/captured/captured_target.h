@@ -1,5 +1,4 @@
-// Where one captured tensor's gradient is summed, and how its elements are walked. Used by
-// captured, captured_run and captured_add alone.
+// Where one captured tensor's gradient is summed, and how its elements are walked.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 
 #include "attention/bindings.h"
 #include "engines/cpu/captured/captured_lanes.h"
-#include "engines/cpu/captured/captured_run.h"
 #include "ir/program.h"
 
 namespace fovea::cpu {
@@ -28,14 +26,9 @@ struct ElementShape {
   }
 };
 
-ElementShape dense_shape(std::span<const std::int64_t> extents);
-
-// What elements are added up as.
-enum class SumType : std::uint8_t { F32, F64, F16, BF16 };
-
 struct CapturedTarget {
   SumPlace kept = SumPlace::Nowhere;
-  SumType type = SumType::F64;
+  DType type = DType::F64;     // what elements are added up as: of a float type
   void* sums = nullptr;        // Private: of lane 0
   std::int64_t lane_step = 0;  // elements from one lane's sums to the next; 0: not private
   ElementShape shape;          // of the sums
@@ -67,15 +60,5 @@ void for_runs(const ElementShape& shape, std::int64_t first, std::int64_t last, 
     first += count;
   }
 }
-
-// Where everything of a call's sums lies.
-struct CapturedGradients::SumLayout {
-  LanePlan plan;
-  std::span<CapturedTarget> targets;  // of each wanted tensor
-  double* sums = nullptr;             // [lanes][lane_step]: private copies, then scalars
-  std::int64_t lane_step = 0;
-  std::int64_t scalar_sums = 0;  // where the scalars of a lane begin
-  std::size_t bytes = 0;
-};
 
 }  // namespace fovea::cpu

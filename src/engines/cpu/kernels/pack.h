@@ -8,6 +8,17 @@
 namespace fovea::cpu::FOVEA_ISA {
 namespace {
 
+// Calls body<type>().
+template <class Body>
+FOVEA_INLINE auto for_stored(StoredType type, const Body& body) {
+  switch (type) {
+    case StoredType::F32: return body.template operator()<StoredType::F32>();
+    case StoredType::F16: return body.template operator()<StoredType::F16>();
+    case StoredType::BF16: break;
+  }
+  return body.template operator()<StoredType::BF16>();
+}
+
 template <StoredType type>
 FOVEA_INLINE vf load_stored(const char* p) {
   if constexpr (type == StoredType::F32) return load(reinterpret_cast<const float*>(p));
@@ -100,30 +111,16 @@ bool pack_stored(const Strided& from, int rows, int columns, float factor, Panel
 }
 
 bool pack(const Strided& from, int rows, int columns, float factor, Panels to, int padded_rows) {
-  switch (from.type) {
-    case StoredType::F32:
-      return pack_stored<StoredType::F32>(from, rows, columns, factor, to, padded_rows);
-    case StoredType::F16:
-      return pack_stored<StoredType::F16>(from, rows, columns, factor, to, padded_rows);
-    case StoredType::BF16:
-      return pack_stored<StoredType::BF16>(from, rows, columns, factor, to, padded_rows);
-  }
-  return true;
+  return for_stored(from.type, [&]<StoredType type>() {
+    return pack_stored<type>(from, rows, columns, factor, to, padded_rows);
+  });
 }
 
 // Rows become columns of a block of W x W: in log2(W) rounds, each exchanging halves.
 template <int step>
 FOVEA_INLINE void exchange(vf (&x)[W]) {
-  vi low{}, high{};
   for (int i = 0; i < W; ++i) {
-    low[i] = (i & step) == 0 ? i : W + i - step;
-    high[i] = (i & step) == 0 ? i + step : W + i;
-  }
-  for (int i = 0; i < W; ++i) {
-    if ((i & step) != 0) continue;
-    const vf a = x[i], b = x[i + step];
-    x[i] = shuffle(a, b, low);
-    x[i + step] = shuffle(a, b, high);
+    if ((i & step) == 0) exchange_lanes<step>(x[i], x[i + step]);
   }
 }
 FOVEA_INLINE void transpose(vf (&x)[W]) {
@@ -164,15 +161,9 @@ bool pack_transposed_stored(const Strided& from, int rows, int columns, Panels t
 }
 
 bool pack_transposed(const Strided& from, int rows, int columns, Panels to, int padded_rows) {
-  switch (from.type) {
-    case StoredType::F32:
-      return pack_transposed_stored<StoredType::F32>(from, rows, columns, to, padded_rows);
-    case StoredType::F16:
-      return pack_transposed_stored<StoredType::F16>(from, rows, columns, to, padded_rows);
-    case StoredType::BF16:
-      return pack_transposed_stored<StoredType::BF16>(from, rows, columns, to, padded_rows);
-  }
-  return true;
+  return for_stored(from.type, [&]<StoredType type>() {
+    return pack_transposed_stored<type>(from, rows, columns, to, padded_rows);
+  });
 }
 
 template <StoredType type>
@@ -191,11 +182,8 @@ void unpack_stored(Panels from, int rows, int columns, const float* factor, cons
 }
 
 void unpack(Panels from, int rows, int columns, const float* factor, const Strided& to) {
-  switch (to.type) {
-    case StoredType::F32: return unpack_stored<StoredType::F32>(from, rows, columns, factor, to);
-    case StoredType::F16: return unpack_stored<StoredType::F16>(from, rows, columns, factor, to);
-    case StoredType::BF16: return unpack_stored<StoredType::BF16>(from, rows, columns, factor, to);
-  }
+  for_stored(to.type,
+             [&]<StoredType type>() { unpack_stored<type>(from, rows, columns, factor, to); });
 }
 
 // Each sum adds its terms in the order of the columns, as multiply() does: what is equal by algebra

@@ -67,13 +67,10 @@ struct Sum {
 };
 template <class Combine, int step>
 FOVEA_INLINE void fold_halves(vf (&x)[W]) {
-  vi low{}, high{};
-  for (int i = 0; i < W; ++i) {
-    low[i] = (i & step) == 0 ? i : W + i - step;
-    high[i] = (i & step) == 0 ? i + step : W + i;
-  }
   _Pragma("GCC unroll 8") for (int i = 0; i < step; ++i) {
-    x[i] = Combine::of(shuffle(x[i], x[i + step], low), shuffle(x[i], x[i + step], high));
+    vf a = x[i], b = x[i + step];
+    exchange_lanes<step>(a, b);
+    x[i] = Combine::of(a, b);
   }
 }
 template <class Combine>

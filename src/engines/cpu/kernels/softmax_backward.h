@@ -75,23 +75,23 @@ void softmax_backward(const SoftmaxBackward& x) {
   softmax_backward_rows<false, false>(x);
 }
 
-void spread(const float* from, int row_step, int column_step, int rows, int columns,
-            const uint64_t* live, float* to) {
+void spread(const StripValue& value, int rows, int columns, const uint64_t* live, float* to) {
+  const StripValue from = value;  // a copy of our own, which no store can change
   for (int row = 0; row < rows; ++row) {
     for (int c = 0; c < columns; c += W) {
-      const float* const at = from + row * row_step + c * column_step;
-      vf x = column_step == 0 ? splat(*at) : load(at);
+      const float* const at = from.f32() + row * from.row_step + c * from.column_step;
+      vf x = from.column_step == 0 ? splat(*at) : load(at);
       if (live != nullptr) x = select_bits(static_cast<uint32_t>(live[row] >> c), x, vf{});
       store(to + row * panel_width + c, x);
     }
   }
 }
 
-void add_rows(const float* x, int rows, int columns, const StripFactor& factor, float* sums) {
+void add_rows(const float* x, int rows, int columns, const StripValue& factor, float* sums) {
   const bool by_column = factor.column_step != 0;
   for (int row = 0; row < rows; ++row) {
     const float* const of_row = x + row * panel_width;
-    const float* const at = factor.data + row * factor.row_step;
+    const float* const at = factor.f32() + row * factor.row_step;
     const vf same = by_column ? vf{} : splat(*at);
     vf sum = load(sums + row * W);
     _Pragma("GCC unroll 4") for (int c = 0; c < columns; c += W) {

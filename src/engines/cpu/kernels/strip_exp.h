@@ -12,11 +12,8 @@ constexpr float whole = 12582912.0f;  // 1.5 * 2^23
 constexpr float log2_e = 1.44269504088896341f;
 constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;  // the first has few bits
 
-// A NaN stays: the raw functions give their second operand then.
-FOVEA_INLINE Pack between(Pack x, float low, float high) {
-  const vf l = splat(low), h = splat(high);
-  x = {min_raw(h, x.a), min_raw(h, x.b), min_raw(h, x.c), min_raw(h, x.d)};
-  return {max_raw(l, x.a), max_raw(l, x.b), max_raw(l, x.c), max_raw(l, x.d)};
+FOVEA_INLINE Pack between(Pack x, float low, float high) {  // a NaN stays
+  return max_raw(low, min_raw(high, x));
 }
 
 #if FOVEA_ISA_LEVEL >= 2
@@ -85,17 +82,12 @@ FOVEA_INLINE Pack expm1_of(Pack x) {
 
 #if FOVEA_ISA_LEVEL >= 2
 // 1 / x to within an ulp, for normal x whose inverse is normal.
-FOVEA_INLINE vf inverse(vf x) {
-  const vf y = (vf)_mm512_rcp14_ps((__m512)x);
-  return fma(y, fma(-x, y, splat(1.0f)), y);
-}
 FOVEA_INLINE Pack inverse(Pack x) {
-  const vf one = splat(1.0f);
-  const Pack y = {(vf)_mm512_rcp14_ps((__m512)x.a), (vf)_mm512_rcp14_ps((__m512)x.b),
-                  (vf)_mm512_rcp14_ps((__m512)x.c), (vf)_mm512_rcp14_ps((__m512)x.d)};
-  const Pack error = {fma(-x.a, y.a, one), fma(-x.b, y.b, one), fma(-x.c, y.c, one),
-                      fma(-x.d, y.d, one)};
-  return fma(y, error, y);
+  const auto one = [](vf v) __attribute__((always_inline)) {
+    const vf y = (vf)_mm512_rcp14_ps((__m512)v);
+    return fma(y, fma(-v, y, splat(1.0f)), y);
+  };
+  return each(one, x);
 }
 #else
 FOVEA_INLINE Pack inverse(Pack x) { return 1.0f / x; }

@@ -12,16 +12,15 @@ FOVEA_OF3(MulAdd, fma(x, y, z));
 FOVEA_OF3(MulSub, fma(x, y, -z));
 FOVEA_OF3(NegMulAdd, fma(-x, y, z));
 
-#define FOVEA_OF_SELECT(Name, condition)                                                 \
-  struct Name {                                                                          \
-    FOVEA_INLINE vf one(vf a, vf b, vf x, vf y) {                                        \
-      const vi i = as_int(a), j = as_int(b);                                             \
-      return condition ? x : y;                                                          \
-    }                                                                                    \
-    FOVEA_INLINE Pack of(Pack a, Pack b, Pack x, Pack y) {                               \
-      return {one(a.a, b.a, x.a, y.a), one(a.b, b.b, x.b, y.b), one(a.c, b.c, x.c, y.c), \
-              one(a.d, b.d, x.d, y.d)};                                                  \
-    }                                                                                    \
+#define FOVEA_OF_SELECT(Name, condition)                                           \
+  struct Name {                                                                    \
+    FOVEA_INLINE Pack of(Pack p, Pack q, Pack r, Pack s) {                         \
+      const auto one = [](vf a, vf b, vf x, vf y) __attribute__((always_inline)) { \
+        const vi i = as_int(a), j = as_int(b);                                     \
+        return condition ? x : y;                                                  \
+      };                                                                           \
+      return each(one, p, q, r, s);                                                \
+    }                                                                              \
   }
 FOVEA_OF3(AndLess, (i < j) & l);
 FOVEA_OF3(AndLessEqual, (i <= j) & l);
@@ -58,15 +57,7 @@ void quotient_by_splat(const StripCall& call) {
   }
 }
 
-// tanh(x), tanh(x / u) or tanh(x / u) v.
-void tanh_strip(const StripCall& call) {
-  OperandReader<false> x(call, 0);
-  RowWriter out(call);
-  for (int row = 0; row < call.rows; ++row) {
-    out.write_row([&](int c) __attribute__((always_inline)) { return tanh_of(x.read(c)); });
-    x.advance();
-  }
-}
+// tanh(x / u), or tanh(x / u) v.
 template <bool scaled>
 void plain_tanh_of_quotient(const StripCall& call) {
   OperandReader<false> x(call, 0);

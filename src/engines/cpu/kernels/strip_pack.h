@@ -9,6 +9,8 @@ namespace fovea::cpu::FOVEA_ISA::strip {
 namespace {
 
 using FOVEA_ISA::fma;
+using FOVEA_ISA::max_raw;
+using FOVEA_ISA::min_raw;
 
 // Neighbouring cells of a row. A row is one pack, or a few.
 struct Pack {
@@ -20,22 +22,9 @@ static_assert(panel_width % pack_width == 0);
 FOVEA_INLINE Pack all(vf x) { return {x, x, x, x}; }
 FOVEA_INLINE Pack all(float x) { return all(splat(x)); }
 
-template <class F>
-FOVEA_INLINE Pack each(F f, Pack x) {
-  return {f(x.a), f(x.b), f(x.c), f(x.d)};
-}
-template <class F>
-FOVEA_INLINE Pack each(F f, Pack x, Pack y) {
-  return {f(x.a, y.a), f(x.b, y.b), f(x.c, y.c), f(x.d, y.d)};
-}
-template <class F>
-FOVEA_INLINE Pack each(F f, Pack x, Pack y, Pack z) {
-  return {f(x.a, y.a, z.a), f(x.b, y.b, z.b), f(x.c, y.c, z.c), f(x.d, y.d, z.d)};
-}
-template <class F>
-FOVEA_INLINE Pack each(F f, Pack w, Pack x, Pack y, Pack z) {
-  return {f(w.a, x.a, y.a, z.a), f(w.b, x.b, y.b, z.b), f(w.c, x.c, y.c, z.c),
-          f(w.d, x.d, y.d, z.d)};
+template <class F, class... Packs>
+FOVEA_INLINE Pack each(F f, Packs... x) {
+  return {f(x.a...), f(x.b...), f(x.c...), f(x.d...)};
 }
 
 // Arithmetic on packs reads as on numbers.
@@ -57,6 +46,14 @@ FOVEA_INLINE Pack fma(Pack x, float y, float z) { return fma(x, all(y), all(z));
 
 // The next step of Horner's rule: p x + c.
 FOVEA_INLINE Pack horner(Pack p, Pack x, float c) { return fma(p, x, all(c)); }
+
+// The second operand where either is NaN.
+FOVEA_INLINE Pack min_raw(float x, Pack y) {
+  return each([v = splat(x)](vf s) __attribute__((always_inline)) { return min_raw(v, s); }, y);
+}
+FOVEA_INLINE Pack max_raw(float x, Pack y) {
+  return each([v = splat(x)](vf s) __attribute__((always_inline)) { return max_raw(v, s); }, y);
+}
 
 // Wrapping sums: vectors of signed integers wrap only as unsigned ones.
 FOVEA_INLINE vu bits(vi x) { return reinterpret_cast<vu>(x); }
@@ -114,53 +111,34 @@ struct RowWriter {
   }
 };
 
-// F::of over a strip. `kinds` says which operands are splats.
-template <class F, int kinds>
-void run1(const StripCall& call) {
-  OperandReader<(kinds & 1) != 0> x(call, 0);
+// F::of over a strip, with an operand from each reader.
+template <class F, class... Readers>
+FOVEA_INLINE void run_rows(const StripCall& call, Readers... x) {
   RowWriter out(call);
   for (int row = 0; row < call.rows; ++row) {
-    out.write_row([&](int c) __attribute__((always_inline)) { return F::of(x.read(c)); });
-    x.advance();
+    out.write_row([&](int c) __attribute__((always_inline)) { return F::of(x.read(c)...); });
+    (x.advance(), ...);
   }
 }
-template <class F, int kinds>
-void run2(const StripCall& call) {
-  OperandReader<(kinds & 1) != 0> x(call, 0);
-  OperandReader<(kinds & 2) != 0> y(call, 1);
-  RowWriter out(call);
-  for (int row = 0; row < call.rows; ++row) {
-    out.write_row([&](int c)
-                      __attribute__((always_inline)) { return F::of(x.read(c), y.read(c)); });
-    x.advance(), y.advance();
-  }
+// `kinds` says which of the operands are splats.
+template <class F, int kinds, int... operands>
+void run(const StripCall& call) {
+  run_rows<F>(call, OperandReader < (kinds >> operands & 1) != 0 > (call, operands)...);
 }
-template <class F, int kinds>
-void run3(const StripCall& call) {
-  OperandReader<(kinds & 1) != 0> x(call, 0);
-  OperandReader<(kinds & 2) != 0> y(call, 1);
-  OperandReader<(kinds & 4) != 0> z(call, 2);
-  RowWriter out(call);
-  for (int row = 0; row < call.rows; ++row) {
-    out.write_row([&](int c) __attribute__((always_inline)) {
-      return F::of(x.read(c), y.read(c), z.read(c));
-    });
-    x.advance(), y.advance(), z.advance();
-  }
+
+template <class... Packs>
+constexpr int count_operands(Pack (*)(Packs...)) {
+  return sizeof...(Packs);
 }
+template <class F>
+constexpr int arity = count_operands(F::of);
+
 template <class F, int kinds>
-void run4(const StripCall& call) {
-  OperandReader<(kinds & 1) != 0> w(call, 0);
-  OperandReader<(kinds & 2) != 0> x(call, 1);
-  OperandReader<(kinds & 4) != 0> y(call, 2);
-  OperandReader<(kinds & 8) != 0> z(call, 3);
-  RowWriter out(call);
-  for (int row = 0; row < call.rows; ++row) {
-    out.write_row([&](int c) __attribute__((always_inline)) {
-      return F::of(w.read(c), x.read(c), y.read(c), z.read(c));
-    });
-    w.advance(), x.advance(), y.advance(), z.advance();
-  }
+constexpr StripKernel kernel_of() {
+  if constexpr (arity<F> == 1) return run<F, kinds, 0>;
+  if constexpr (arity<F> == 2) return run<F, kinds, 0, 1>;
+  if constexpr (arity<F> == 3) return run<F, kinds, 0, 1, 2>;
+  if constexpr (arity<F> == 4) return run<F, kinds, 0, 1, 2, 3>;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "engines/cpu/kernels/strip_int.h"
 #include "engines/cpu/kernels/strip_log.h"
 #include "engines/cpu/kernels/strip_pack.h"
+#include "engines/cpu/kernels/strip_tanh.h"
 #include "engines/cpu/kernels/strip_trig.h"
 
 namespace fovea::cpu::FOVEA_ISA::strip {
@@ -15,33 +16,35 @@ FOVEA_INLINE vf cell(vi x) { return as_float(x); }
 FOVEA_INLINE vf cell(vu x) { return reinterpret_cast<vf>(x); }
 
 // `value` is written in terms of the operands x, y, z as f32, and i, j, l as i32.
-#define FOVEA_OF1(Name, value)                                                        \
-  struct Name {                                                                       \
-    FOVEA_INLINE vf one(vf x) {                                                       \
-      [[maybe_unused]] const vi i = as_int(x);                                        \
-      return cell(value);                                                             \
-    }                                                                                 \
-    FOVEA_INLINE Pack of(Pack p) { return {one(p.a), one(p.b), one(p.c), one(p.d)}; } \
+#define FOVEA_OF1(Name, value)                                   \
+  struct Name {                                                  \
+    FOVEA_INLINE Pack of(Pack p) {                               \
+      const auto one = [](vf x) __attribute__((always_inline)) { \
+        [[maybe_unused]] const vi i = as_int(x);                 \
+        return cell(value);                                      \
+      };                                                         \
+      return each(one, p);                                       \
+    }                                                            \
   }
-#define FOVEA_OF2(Name, value)                                             \
-  struct Name {                                                            \
-    FOVEA_INLINE vf one(vf x, vf y) {                                      \
-      [[maybe_unused]] const vi i = as_int(x), j = as_int(y);              \
-      return cell(value);                                                  \
-    }                                                                      \
-    FOVEA_INLINE Pack of(Pack p, Pack q) {                                 \
-      return {one(p.a, q.a), one(p.b, q.b), one(p.c, q.c), one(p.d, q.d)}; \
-    }                                                                      \
+#define FOVEA_OF2(Name, value)                                         \
+  struct Name {                                                        \
+    FOVEA_INLINE Pack of(Pack p, Pack q) {                             \
+      const auto one = [](vf x, vf y) __attribute__((always_inline)) { \
+        [[maybe_unused]] const vi i = as_int(x), j = as_int(y);        \
+        return cell(value);                                            \
+      };                                                               \
+      return each(one, p, q);                                          \
+    }                                                                  \
   }
-#define FOVEA_OF3(Name, value)                                                                 \
-  struct Name {                                                                                \
-    FOVEA_INLINE vf one(vf x, vf y, vf z) {                                                    \
-      [[maybe_unused]] const vi i = as_int(x), j = as_int(y), l = as_int(z);                   \
-      return cell(value);                                                                      \
-    }                                                                                          \
-    FOVEA_INLINE Pack of(Pack p, Pack q, Pack r) {                                             \
-      return {one(p.a, q.a, r.a), one(p.b, q.b, r.b), one(p.c, q.c, r.c), one(p.d, q.d, r.d)}; \
-    }                                                                                          \
+#define FOVEA_OF3(Name, value)                                                 \
+  struct Name {                                                                \
+    FOVEA_INLINE Pack of(Pack p, Pack q, Pack r) {                             \
+      const auto one = [](vf x, vf y, vf z) __attribute__((always_inline)) {   \
+        [[maybe_unused]] const vi i = as_int(x), j = as_int(y), l = as_int(z); \
+        return cell(value);                                                    \
+      };                                                                       \
+      return each(one, p, q, r);                                               \
+    }                                                                          \
   }
 
 // NaN in either gives NaN; of equal operands, which may be zeros of either sign, -0 is the lesser.
@@ -89,20 +92,20 @@ FOVEA_OF2(LeF, x <= y);
 FOVEA_OF2(LeI, i <= j);
 FOVEA_OF2(EqF, x == y);
 FOVEA_OF2(EqI, i == j);
-FOVEA_OF2(EqB, i == j);
+using EqB = EqI;  // the same cells
 FOVEA_OF2(NeF, x != y);
 FOVEA_OF2(NeI, i != j);
-FOVEA_OF2(NeB, i != j);
+using NeB = NeI;
 FOVEA_OF2(And, i& j);
 FOVEA_OF2(Or, i | j);
 FOVEA_OF1(Not, ~i);
 FOVEA_OF3(SelectF, i < 0 ? y : z);
-FOVEA_OF3(SelectI, i < 0 ? y : z);
-FOVEA_OF3(SelectB, i < 0 ? y : z);
-FOVEA_OF2(BitAnd, i& j);
-FOVEA_OF2(BitOr, i | j);
+using SelectI = SelectF;
+using SelectB = SelectF;
+using BitAnd = And;
+using BitOr = Or;
 FOVEA_OF2(BitXor, i ^ j);
-FOVEA_OF1(BitNot, ~i);
+using BitNot = Not;
 FOVEA_OF2(Shl, bits(i) << bits(j & 31));
 FOVEA_OF2(Shr, i >> (j & 31));
 FOVEA_OF1(FloatOfInt, to_float(i));
@@ -136,6 +139,7 @@ FOVEA_OF_PACK(Expm1, expm1_of);
 FOVEA_OF_PACK(Log, log_of);
 FOVEA_OF_PACK(Log2, log2_of);
 FOVEA_OF_PACK(Log1p, log1p_of);
+FOVEA_OF_PACK(Tanh, tanh_of);
 FOVEA_OF_PACK(Sigmoid, sigmoid_of);
 FOVEA_OF_PACK(Softplus, softplus_of);
 FOVEA_OF_PACK(Erf, erf_of);

@@ -74,14 +74,21 @@ struct SoftmaxBackward {
   uint64_t* live = nullptr;  // [rows]: out, bits of the scores that are kept and not -inf
 };
 
+// Rows [first, last) and columns [column_first, column_last).
 struct MatrixPart {
   int first = 0, last = 0, column_first = 0, column_last = 0;
+
+  int rows() const { return last - first; }
+  int columns() const { return column_last - column_first; }
 };
 
-// A value of a formula over a strip, at data[row * row_step + column * column_step].
-struct StripFactor {
-  const float* data = nullptr;
-  int row_step = 0, column_step = 0;
+// One value of the formulas where a strip is: at data[row * row_step + column * column_step], in
+// cells of 32 bits: f32, i32, or bool as 0 and -1. Rows and columns count from the strip's first.
+struct StripValue {
+  const void* data = nullptr;
+  int64_t row_step = 0, column_step = 0;
+  const float* f32() const { return static_cast<const float*>(data); }
+  const int32_t* i32() const { return static_cast<const int32_t*>(data); }
 };
 
 struct DropoutRow {
@@ -130,14 +137,12 @@ struct KernelTable {
   void (*softmax)(const SoftmaxTile&);
   void (*softmax_backward)(const SoftmaxBackward&);
 
-  // A value of a formula over a strip, at from[row * row_step + column * column_step], as a strip;
-  // 0 if live (null: all are) has no bit.
-  void (*spread)(const float* from, int row_step, int column_step, int rows, int columns,
-                 const uint64_t* live, float* to);
+  // A value as a strip; 0 if live (null: all are) has no bit.
+  void (*spread)(const StripValue& value, int rows, int columns, const uint64_t* live, float* to);
 
   // Adds the columns of a strip's rows, x times a value of a formula, to sums[row][lane]. An x of 0
   // adds nothing, whatever the value is. The other one: two strips as they are.
-  void (*add_rows)(const float* x, int rows, int columns, const StripFactor& factor, float* sums);
+  void (*add_rows)(const float* x, int rows, int columns, const StripValue& factor, float* sums);
   void (*add_two_rows)(const float* x, const float* y, int rows, int columns, float* of_x,
                        float* of_y);
 

@@ -60,6 +60,19 @@ FOVEA_INLINE vf shuffle(vf a, vf b, vi from) {
 #endif
 }
 
+// Lanes of a whose numbers have the bit `step` change places with lanes of b that have not.
+template <int step>
+FOVEA_INLINE void exchange_lanes(vf& a, vf& b) {
+  vi low{}, high{};
+  for (int i = 0; i < W; ++i) {
+    low[i] = (i & step) == 0 ? i : W + i - step;
+    high[i] = (i & step) == 0 ? i + step : W + i;
+  }
+  const vf old = a;
+  a = shuffle(old, b, low);
+  b = shuffle(old, b, high);
+}
+
 // Lane i with lane i ^ step.
 template <int step>
 FOVEA_INLINE vf swap_lanes(vf x) {

@@ -24,15 +24,6 @@ struct LeafValues {
   std::span<const ir::TensorView> tensors;
 };
 
-// One value of the formulas where a strip is: at data[row * row_step + column * column_step], in
-// cells of 32 bits: f32, i32, or bool as 0 and -1. Rows and columns count from the strip's first.
-struct StripValue {
-  const void* data = nullptr;
-  std::int64_t row_step = 0, column_step = 0;
-  const float* f32() const { return static_cast<const float*>(data); }
-  const std::int32_t* i32() const { return static_cast<const std::int32_t*>(data); }
-};
-
 struct StripCode;
 struct StripState;
 

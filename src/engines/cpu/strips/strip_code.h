@@ -1,5 +1,5 @@
 // What a StripProgram consists of: steps in order, by stage and phase, and where every value lies.
-// Written by strip_compile, read by strip and strip_loads.
+// From formulas to steps: lower, fuse, put in order, give out registers, look up kernels.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 
 #include "engines/cpu/kernels/strip_table.h"
 #include "engines/cpu/kernels/table.h"
+#include "engines/cpu/strips/strip.h"
 #include "ir/op.h"
 #include "ir/tape.h"
 
@@ -79,5 +80,7 @@ struct StripCode {
   std::uint32_t element_loads = 0;
   std::array<std::uint32_t, ir::stage_count> registers{};  // of each stage
 };
+
+StripCode compile_strips(const StripProgram::Roots& roots, const KernelTable& kernels);
 
 }  // namespace fovea::cpu

@@ -1,5 +1,7 @@
-// What a StripRun has in its memory: this header, and behind it the registers. Shared by strip and
-// strip_loads.
+// What a StripRun has in its memory: a StripState, and behind it the registers; and how captured
+// tensors are read into those. An index is clamped to the tensor unless it is known to lie inside,
+// so that no formula can read elsewhere. A row or strip that is contiguous in memory is read as
+// vectors, or not copied at all.
 #pragma once
 
 #include <cstddef>
@@ -70,5 +72,10 @@ struct StripState {
     return {in.base[storage] + operand.number * in.pitch[storage], in.row_step[storage], 1};
   }
 };
+
+void prepare_load(StripState& state, const StripLoad& load, int rows);  // after the values of rows
+void load_line(StripState& state, const StripLoad& load, int count);    // of a Row or Column load
+void load_strip(StripState& state, const StripLoad& load,
+                const StripRun::Strip& strip);  // of an Element load
 
 }  // namespace fovea::cpu

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "engines/cpu/blocks.h"
 #include "ir/build.h"
 #include "ir/modifier.h"
 #include "ir/topology.h"
@@ -121,7 +122,7 @@ std::size_t TileMap::scratch_bytes() const { return TileScratch::bytes(*this); }
 
 std::size_t TileMap::table_bytes(std::int64_t most_keys) const {
   if (column_loads_.empty()) return 0;
-  const TileTree tree((most_keys + tile_columns_ - 1) / tile_columns_);
+  const TileTree tree(ceil_div(most_keys, tile_columns_));
   return static_cast<std::size_t>(tree.first[tree.levels]) * column_loads_.size() * sizeof(Range);
 }
 
@@ -163,7 +164,7 @@ void TileMap::fill_tiles(const KeySequence& sequence, std::span<Range> tiles,
 
 void TileMap::fill_table(const KeySequence& sequence, void* table, void* scratch) const {
   if (column_loads_.empty()) return;
-  const TileTree tree((sequence.k_length + tile_columns_ - 1) / tile_columns_);
+  const TileTree tree(ceil_div(sequence.k_length, tile_columns_));
   const std::size_t width = column_loads_.size();
   const auto nodes = static_cast<std::size_t>(tree.first[tree.levels]);
   const std::span ranges(static_cast<Range*>(table), nodes * width);
@@ -182,7 +183,7 @@ void TileMap::fill_table(const KeySequence& sequence, void* table, void* scratch
 }
 
 void TileWalk::start(const KeySequence& sequence, const void* table, const RowBlock& block) {
-  const std::int64_t tiles = (sequence.k_length + map_.tile_columns_ - 1) / map_.tile_columns_;
+  const std::int64_t tiles = ceil_div(sequence.k_length, map_.tile_columns_);
   first_tile_ = std::max(block.first_tile, 0);
   last_tile_ = std::max(first_tile_, std::min<std::int64_t>(block.last_tile, tiles));
   run_next_ = first_tile_;

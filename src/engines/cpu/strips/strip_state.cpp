@@ -1,10 +1,66 @@
-#include "engines/cpu/strips/strip_loads.h"
+#include "engines/cpu/strips/strip_state.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 
 namespace fovea::cpu {
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t cell = sizeof(float);
+
+constexpr std::size_t up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+constexpr std::size_t number(ir::Stage stage) { return static_cast<std::size_t>(stage); }
+constexpr std::size_t number(Storage storage) { return static_cast<std::size_t>(storage); }
+
+}  // namespace
+
+StripLayout layout_of(const StripCode& code, int rows, int columns) {
+  const auto width = static_cast<std::size_t>(code.kernels.panel_width);
+  const auto row_count = static_cast<std::size_t>(rows);
+  StripLayout out;
+  out.row_pitch = up(up(row_count, width) * cell, alignment);
+  out.column_pitch = up(up(static_cast<std::size_t>(columns), width) * cell, alignment);
+  out.element_pitch = static_cast<std::size_t>(code.kernels.strip_rows) * width * cell;
+  out.row_at_pitch = up(row_count * sizeof(std::int64_t), alignment);
+  out.uniform = up(sizeof(StripState), alignment);
+  out.views = up(out.uniform + code.registers[number(ir::Stage::Uniform)] * cell, alignment);
+  out.row_at = up(out.views + code.element_loads * sizeof(LoadView), alignment);
+  out.row = out.row_at + code.element_loads * out.row_at_pitch;
+  out.column = out.row + code.registers[number(ir::Stage::Row)] * out.row_pitch;
+  out.element = out.column + code.registers[number(ir::Stage::Column)] * out.column_pitch;
+  out.total = out.element + code.registers[number(ir::Stage::Element)] * out.element_pitch;
+  return out;
+}
+
+StorageBases StripState::lines(ir::Stage stage) const {
+  StorageBases out;
+  out.base[number(Storage::Uniform)] = at(layout.uniform);
+  out.base[number(Storage::Row)] = at(layout.row);
+  out.base[number(Storage::Column)] = at(layout.column);
+  out.pitch = {cell, layout.row_pitch, layout.column_pitch};
+  out.row_step[number(static_cast<Storage>(stage))] = panel_width();
+  return out;
+}
+
+StorageBases StripState::strip() const {
+  StorageBases out = lines(ir::Stage::Uniform);
+  out.base[number(Storage::Element)] = at(layout.element);
+  out.pitch[number(Storage::Element)] = layout.element_pitch;
+  const std::int64_t width = panel_width();
+  out.row_step = {0, 1, 0, width, width, 0, width};
+  return out;
+}
+
+void StripState::move_to(const StripRun::Strip& to) {
+  bases.base[number(Storage::Row)] = at(layout.row + static_cast<std::size_t>(to.row) * cell);
+  bases.base[number(Storage::Column)] =
+      at(layout.column + static_cast<std::size_t>(to.column) * cell);
+  bases.base[number(Storage::Score)] = reinterpret_cast<const std::byte*>(to.score);
+  bases.base[number(Storage::Grad)] = reinterpret_cast<const std::byte*>(to.grad);
+}
+
 namespace {
 
 using Form = LoadIndex::Form;

@@ -1,4 +1,4 @@
-#include "engines/cpu/strips/strip_compile.h"
+#include "engines/cpu/strips/strip_code.h"
 
 #include <algorithm>
 #include <string>
