@@ -55,7 +55,7 @@ def test_what_is_not_needed_is_not_computed(monkeypatch):
     """requires_grad decides what the backward is asked for."""
     seen = []
     original = runtime.backward
-    monkeypatch.setattr(runtime, "backward", lambda call, *rest: seen.append(call.wants) or original(call, *rest))
+    monkeypatch.setattr(runtime, "backward", lambda at, *rest: seen.append(at.call.wants) or original(at, *rest))
     x = [torch.randn(1, 2, 9, 8) for _ in range(3)]
     table = torch.randn(2)
     mod = lambda s, b, h, i, j: s + table[h] * (i - j)

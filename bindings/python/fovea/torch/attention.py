@@ -27,7 +27,7 @@ from .arguments import (
     scaled,
     seed_tensor,
 )
-from .call import Call
+from .call import BoundCall, Call
 from .context_plan import PlanInputs
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
@@ -273,7 +273,7 @@ def explain(
     call, q, k, v, sinks = request(q, k, v, given)
     found = modifiers_of(given, q, k)
     add_formulas(call, found, q, k, v, sinks)
-    problem, partner, _ = forward_problem(call, q, k, v, sinks, found.tensors, False)
+    problem, partner, _ = forward_problem(BoundCall(call, q, k, v, sinks, found.tensors), False)
     out = explain_problem(
         problem, engine=call.engine or None, device=device or device_name(q.device), partner=partner, prove=prove
     )

@@ -3,7 +3,8 @@ Made by the public functions, or from the arguments of an operator of torch.libr
 tensors (sizes and strides), how outputs lie, and the signatures by which plans are looked up."""
 
 import dataclasses
-from typing import Optional
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -103,6 +104,22 @@ class Call:
 NAMES = ("query", "key", "value")
 
 
+class BoundCall(NamedTuple):
+    """A call with its tensors; of a backward, and of what differentiates one, also the outputs of the forward and the gradients
+    that come in."""
+
+    call: Call
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    sink: Optional[Tensor] = None
+    captured: Sequence = ()
+    o: Optional[Tensor] = None
+    lse: Optional[Tensor] = None
+    grad_o: Optional[Tensor] = None
+    grad_lse: Optional[Tensor] = None
+
+
 def sizes_of(call, q, k, v) -> _request.Sizes:
     packed = None if call.layout != "thd" else (call.q_starts.shape[0] - 1, call.max_q, call.max_k)
     return _request.sizes_of(call.layout, [x.shape for x in (q, k, v)], packed, NAMES)
@@ -126,6 +143,11 @@ def dense_like(q, last=None):
     shape = (*q.shape[:-1], last)
     order = sorted(range(len(shape) - 1), key=lambda i: (q.stride(i), -i), reverse=True)
     return torch.empty_permuted(shape, (*order, len(shape) - 1), dtype=q.dtype, device=q.device)
+
+
+def zeros_like(x):
+    """Zeros of the shape of x, expanded from one element."""
+    return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
 
 
 def is_like_its_output(q, last) -> bool:

@@ -10,6 +10,7 @@ import torch
 from .. import _core
 from .._plans import LruCache
 from .._request import problem_line
+from .call import BoundCall
 from .plans import _CODES, fields_of
 
 # A multiple of the keys in every engine's tile. Engines round what is linear in k (ALiBi) relative to the tile, so the same bits
@@ -177,24 +178,24 @@ class PlanInputs:
     """What of a call a plan depends on: its problem, lengths, and tensors that its mask reads, on the host."""
 
     def __init__(self, call, whole, captured):
-        fields, _, self.parts = fields_of(call, *whole, None, captured, False)
+        fields, self.formulas = fields_of(BoundCall(call, *whole, None, captured), False)
         fields.update(q_offset=call.q_offset or None, k_offset=call.k_offset or None)  # the plan depends on their values
         self.line = problem_line(direction="forward", **fields)
-        mask = self.parts.mask.replace(" ", "")
-        self.used = [i for i, name in enumerate(self.parts.names) if f"{name}[" in mask]
+        mask = self.formulas.mask.replace(" ", "")
+        self.used = [i for i, name in enumerate(self.formulas.names) if f"{name}[" in mask]
         self.host = {name: None if x is None else x.cpu() for name, x in zip(_NAMES, call.tensors()[1:5])}
         self.captured, self.values = captured, call.values
 
     def plan(self, how, rank) -> str:
         """Of one rank as JSON, or a table of all of them if `rank` is None."""
-        read = [(self.parts.names[i], self.captured[i].detach().cpu()) for i in self.used]
+        read = [(self.formulas.names[i], self.captured[i].detach().cpu()) for i in self.used]
         tensors = [(name, x.data_ptr(), _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in read]
         return _core.parallel_plan(
             _core.Problem(self.line),
             how,
             rank,
             tensors=tensors,
-            scalars=list(zip([name for name, _ in self.parts.scalars], self.values)),
+            scalars=[(name, value) for (name, _), value in zip(self.formulas.scalars, self.values)],
             **{name: None if x is None else x.data_ptr() for name, x in self.host.items()},
         )
 

@@ -8,7 +8,7 @@ import torch
 from .._core import OUTPUTS
 from . import ops, runtime, tangents, vmap
 from .block_tables import settled
-from .call import PLAIN, resolved
+from .call import PLAIN, BoundCall, resolved
 from .call_cache import find
 from .state import is_forward_mode, is_watched, place, transforms
 
@@ -24,7 +24,7 @@ class Attention(torch.autograd.Function):
         prepared, call, (o, lse, *others) = run
         ctx.run = prepared, call, sink is not None
         if is_forward_mode():
-            ctx.at = tangents.Point(call, q, k, v, sink, captured, o, lse)
+            ctx.at = BoundCall(call, q, k, v, sink, captured, o, lse)
         if prepared.plain and call.seed is None:
             ctx.save_for_backward(q, k, v, o, lse, *captured)
         else:
@@ -53,9 +53,8 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def jvp(ctx, _, *moving):
         call = ctx.at.call
-        names = ("q", "k", "v", "sink", *tangents.captured_names(call))
         with torch.no_grad():
-            o, lse, _ = tangents.tangent(ctx.at, dict(zip(names, moving)), "")
+            o, lse, _ = tangents.tangent(ctx.at, dict(zip(tangents.names_of(call), moving)), "")
         if not call.outputs:
             return o
         return o, lse if "lse" in call.outputs else None, *(None,) * (len(OUTPUTS) - 1)
@@ -71,7 +70,7 @@ def long_backward(run, saved, grad_o, grad_lse, found):
     captured = rest[: len(names)]
     sink = rest[len(names)] if has_sink else None
     with torch.no_grad():
-        grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found)
+        grads = runtime.backward(BoundCall(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse), found)
     return (None, *(grads.get(name) for name in ("q", "k", "v", "sink", *names)))
 
 
@@ -111,15 +110,14 @@ def wanted(q, k, v, sink, names, captured) -> str:
 
 
 def attend_run(found, scale):
-    """The outputs of a call that look_up has run, as autograd sees them."""
+    """The outputs of a call that look_up has run."""
     tensors, prepared, outputs, steps = found
     call = prepared.call
     if not call.wants:
         return outputs
     call = call.with_numbers(scale, () if steps is None else steps.shifts)
-    q, k, v = tensors[:3]
     captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
-    return differentiable(prepared, call, outputs, q, k, v, None, captured)
+    return differentiable((prepared, call, outputs), (*tensors[:3], None, *captured))
 
 
 def attend_found(found, call=None):
@@ -132,12 +130,13 @@ def attend_found(found, call=None):
     q, k, v = tensors[:3]
     sink = tensors[3] if "sink" in prepared.roles else None
     captured = runtime.captured_by(prepared, tensors)
-    outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, found.where)
-    return differentiable(prepared, call, outputs, q, k, v, sink, captured) if call.wants else outputs
+    outputs = runtime.run_forward(prepared, BoundCall(call, q, k, v, sink, captured), found.where)
+    return differentiable((prepared, call, outputs), (q, k, v, sink, *captured)) if call.wants else outputs
 
 
-def differentiable(prepared, call, outputs, q, k, v, sink, captured):
-    out = Attention.apply((prepared, call, outputs), q, k, v, sink, *captured)
+def differentiable(run, tensors):
+    """The outputs of a call that has run, as autograd sees them."""
+    out = Attention.apply(run, *tensors)
     return out if isinstance(out, tuple) else (out, *NONE)
 
 
@@ -150,15 +149,12 @@ def attend(call, q, k, v, sink, captured):
     if not runs_directly((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
-    call, captured = settled(call, captured, q, k)
     if is_forward_mode() and not call.wants:
         call = dataclasses.replace(call, wants="q,k,v")  # for lse
-    where = place(q)
-    prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
-    outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
-    if call.wants or is_forward_mode():
-        return differentiable(prepared, call, outputs, q, k, v, sink, captured)
-    return outputs
+    at, where = settled(BoundCall(call, q, k, v, sink, captured)), place(q)
+    prepared = runtime.forward_plan(at, where)
+    outputs = runtime.run_forward(prepared, at, where)
+    return differentiable((prepared, at.call, outputs), (*at[1:5], *at.captured)) if call.wants else outputs
 
 
 def asked_for(call, outputs):

@@ -35,7 +35,8 @@ KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
 
 
 class Formulas:
-    """Texts, and the captured tensors in the order of their names."""
+    """Texts, and the captured tensors in the order of their names. `uses` has a letter for each of their dimensions: the position
+    that alone indexes it, "-" for anything else, "?" if the text has to be asked; `scalars` are (name, type)."""
 
     __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "slots", "block")
 
@@ -47,9 +48,19 @@ class Formulas:
         self.slots = []  # the numbers of the captured tensors among those of the steps (steps.py)
 
     def text(self) -> str:
-        """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
+        """All but the tensors and values, as one string: what an operator of torch carries, and what plans are looked up by."""
         captured = ";".join([f"{name} {use}" for name, use in zip(self.names, self.uses)])
-        return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{';'.join(self.scalars)}\n{self.block}"
+        scalars = ";".join([f"{name}:{kind}" for name, kind in self.scalars])
+        return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{scalars}\n{self.block}"
+
+    @classmethod
+    def parse(cls, text) -> "Formulas":
+        """The inverse of text()."""
+        out = cls()
+        out.mod, out.mask, out.bprop, captured, scalars, out.block = text.split("\n")
+        out.names, out.uses = [[item.split(" ")[i] for item in captured.split(";") if item] for i in (0, 1)]
+        out.scalars = [tuple(item.split(":")) for item in scalars.split(";") if item]
+        return out
 
 
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
@@ -96,7 +107,7 @@ class Biased:
 def declared(formulas):
     """(tensors, scalars) for the line of a Program that is only read and printed: extents have no say in that."""
     tensors = tuple((name, DIRECT[x.dtype], (1,) * x.dim()) for name, x in zip(formulas.names, formulas.tensors))
-    return tensors, tuple(tuple(x.split(":")) for x in formulas.scalars)
+    return tensors, tuple(formulas.scalars)
 
 
 @torch.compiler.assume_constant_result
@@ -147,7 +158,7 @@ def take_named(out, programs, has_text, tensors, scalars, like):
             raise InvalidArgument(f"tensors[{name!r}]: must be a torch.Tensor, got {type(tensor).__name__}")
     for name, value in scalars_of(programs, has_text, tensors, scalars).items():
         check_captured_name(name)
-        out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
+        out.scalars.append((name, "i32" if isinstance(value, int) else "f32"))
         out.values.append(float(value))
     for name, tensor in tensors.items():
         check_captured_name(name)

@@ -6,8 +6,8 @@ import functools
 import torch
 
 from .._arrays import dense_strides
-from .._core import OUTPUTS, DirectCall, Unsupported, environment_engine
-from .call import DEFAULT_SCALE, VIEWER, is_like_its_output, part_dtype, resolved, rows_dtype
+from .._core import OUTPUTS, DirectCall, environment_engine
+from .call import DEFAULT_SCALE, VIEWER, BoundCall, is_like_its_output, part_dtype, resolved, rows_dtype, zeros_like
 from .call_cache import TABLE
 from .modifiers import bindable
 from .plans import prepare_backward, prepare_forward
@@ -21,25 +21,26 @@ def signature(tensors):
     return seen if seen is not None else tuple((x.shape, x.stride(), x.dtype, x.device) for x in tensors)
 
 
-def forward(call, q, k, v, sink, captured):
-    """(o, *OUTPUTS); None for what was not asked for. lse is also there if a backward will follow."""
-    where = place(q)
-    return run_forward(forward_plan(call, q, k, v, sink, captured, where), call, q, k, v, sink, captured, where)
+def forward(at):
+    """(o, *OUTPUTS) of a BoundCall; None for what was not asked for. lse is also there if a backward will follow."""
+    where = place(at.q)
+    return run_forward(forward_plan(at, where), at, where)
 
 
-def forward_plan(call, q, k, v, sink, captured, where):
+def forward_plan(at, where):
     """The plan of a call that has its formulas as texts."""
-    key = (call.key(), sink is None, where[2], environment_engine(), signature([q, k, v, *captured]))
+    seen = signature([at.q, at.k, at.v, *at.captured])
+    key = (at.call.key(), at.sink is None, where[2], environment_engine(), seen)
     prepared = TABLE.get(key)
     if prepared is None:
-        prepared = TABLE.put(key, prepare_forward(call, q, k, v, sink, captured, where))
+        prepared = TABLE.put(key, prepare_forward(at, where))
     return prepared
 
 
 def keep_plan(found, call, sink, formulas):
     """Makes the plan of a call that was looked up and not found, and keeps it for the next such call."""
     q, k, v = found.tensors[:3]
-    prepared = prepare_forward(call, q, k, v, sink, formulas.tensors, found.where)
+    prepared = prepare_forward(BoundCall(call, q, k, v, sink, formulas.tensors), found.where)
     prepared.call = call.without_tensors()
     prepared.slots = [len(found.tensors) - found.count + i for i in formulas.slots]
     pairs = list(zip(formulas.tensors, prepared.slots))
@@ -85,7 +86,8 @@ def captured_by(ready, tensors):
     return out
 
 
-def run_forward(prepared, call, q, k, v, sink, captured, where):
+def run_forward(prepared, at, where):
+    call, q, k, v = at[:4]
     device = q.device
     o = _empty(*prepared.o, dtype=part_dtype(call, q), device=device)
     outputs, written = [o], call.written()
@@ -96,26 +98,27 @@ def run_forward(prepared, call, q, k, v, sink, captured, where):
             made = _empty(*prepared.extents[extent], dtype=rows_dtype(q), device=device)
             pointers.append(made.data_ptr())
         outputs.append(made)
-    launch(prepared, call, pointers, sink, captured, (), where, device)
+    launch(prepared, at, pointers, (), where)
     return tuple(outputs)
 
 
-def launch(prepared, call, pointers, sink, captured, grads, where, device):
+def launch(prepared, at, pointers, grads, where):
     """Runs the plan. `pointers` are the first ones of prepared.roles; those of sinks, lengths and the seed are added here."""
+    call = at.call
     if not prepared.plain:
-        if sink is not None:
-            pointers.append(sink.data_ptr())
+        if at.sink is not None:
+            pointers.append(at.sink.data_ptr())
         for _, tensor in call.lengths():
             pointers.append(tensor.data_ptr())
         if prepared.seed_at:
             pointers.append(call.seed.data_ptr())
-    for x in captured:
+    for x in at.captured:
         pointers.append(x.data_ptr())
     for x in grads:
         pointers.append(x.data_ptr())
     space, workspace = None, ()
     if prepared.workspace:  # torch reuses its memory in the order of the stream
-        space = torch.empty(prepared.workspace, dtype=torch.uint8, device=device)
+        space = torch.empty(prepared.workspace, dtype=torch.uint8, device=at.q.device)
         workspace = (space.data_ptr(), prepared.workspace)
     if prepared.by_value:
         run_with_numbers(prepared, call, pointers, where, workspace)
@@ -146,14 +149,12 @@ def run_with_numbers(prepared, call, pointers, where, workspace=(), **bound):
     prepared.plan.run(**bound, stream=where[0], threads=where[1])
 
 
-def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None):
-    """The gradients that call.wants names: {"q": dq, ..., "_c0": ...}. `found` is the result of looking this backward up,
+def backward(at, found=None):
+    """The gradients that at.call.wants names: {"q": dq, ..., "_c0": ...}. `found` is the result of looking this backward up,
     or None."""
+    call, q, k, v, sink, captured, o, lse, given, grad_lse = at
     where = place(q)
-    given = grad_o
-    if grad_o is None:
-        grad_o = torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape)
-    grad_o = readable(resolved(grad_o), q)
+    grad_o = readable(zeros_like(o) if given is None else resolved(given), q)
     if found is not None:
         key, _, prepared, _ = found
     else:
@@ -161,8 +162,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
         key = (call.key(), sink is None, grad_lse is None, where[2], environment_engine(), seen)
         prepared = TABLE.get(key)
     if prepared is None:
-        has_grad_lse = grad_lse is not None
-        prepared = prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where)
+        prepared = prepare_backward(at._replace(grad_o=grad_o), where)
         if found is not None and grad_o is given:
             prepared.direct = direct_backward(prepared, captured, q.device)
         TABLE.put(key, prepared)
@@ -182,7 +182,7 @@ def backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found=None
         if gradient is not None:
             grads[name] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
             of_captured.append(grads[name])
-    launch(prepared, call, pointers, sink, captured, of_captured, where, device)
+    launch(prepared, at, pointers, of_captured, where)
     return grads
 
 
@@ -207,11 +207,3 @@ def readable(grad_o, q):
         return grad_o
     strides = [s for s, n in zip(grad_o.stride(), grad_o.shape) if n > 1]
     return grad_o if grad_o.stride(-1) == 1 and 0 not in strides else grad_o.contiguous()
-
-
-def third_derivative():
-    return Unsupported(
-        "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
-        "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for the "
-        "part of the model whose third derivative is needed"
-    )

@@ -2,44 +2,30 @@
 direction=tangent. Second derivatives are symmetric, so the same numbers are the backward of a backward."""
 
 import dataclasses
-from typing import NamedTuple, Optional
 
 import torch
-from torch import Tensor
 
+from .._core import Unsupported
 from .._request import AXES
 from . import runtime
-from .call import Call, resolved
+from .call import BoundCall, resolved, zeros_like
 from .call_cache import TABLE
+from .modifiers import Formulas
 from .plans import prepare_tangent
 from .state import place
 
 
-class Point(NamedTuple):
-    """Where derivatives are taken: a call with its tensors and outputs, and the gradients that come in, if any do."""
-
-    call: Call
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    sink: Optional[Tensor]
-    captured: list
-    o: Tensor
-    lse: Tensor
-    grad_o: Optional[Tensor] = None
-    grad_lse: Optional[Tensor] = None
-
-
-def tangent(at: Point, tangents: dict, wants: str):
-    """(change of o, of lse, of each gradient that `wants` names, by name) along the tangents, by name."""
-    on_cpu = at.q.device.type == "cpu"
-    call = dataclasses.replace(at.call, wants=wants, engine="reference" if on_cpu else "")
-    q, k, v, where = at.q, at.k, at.v, place(at.q)
-    grad_o = None
+def tangent(at: BoundCall, tangents: dict, wants: str):
+    """(change of o, of lse, of each gradient that `wants` names, by name) along the tangents, by name. `at` is where the
+    derivatives are taken."""
+    call = dataclasses.replace(at.call, wants=wants, engine="reference" if at.q.device.type == "cpu" else "")
+    grad_o = grad_lse = None
     if wants:
         grad_o = zeros_like(at.o) if at.grad_o is None else resolved(at.grad_o)
-    grad_lse = resolved(at.grad_lse).to(at.lse.dtype).contiguous() if wants and at.grad_lse is not None else None
-    found = prepared_for(call, at, grad_o, grad_lse is not None, where)
+        grad_lse = None if at.grad_lse is None else resolved(at.grad_lse).to(at.lse.dtype).contiguous()
+    at = at._replace(call=call, grad_o=grad_o, grad_lse=grad_lse)
+    q, k, v, where = at.q, at.k, at.v, place(at.q)
+    found = prepared_for(at, where)
 
     tangents = {name: resolved(x.detach()) for name, x in tangents.items() if x is not None}
     inputs = {name: dense(tangents.get(name), x, call.layout) for name, x in zip("qkv", (q, k, v))}
@@ -69,20 +55,11 @@ def tangent(at: Point, tangents: dict, wants: str):
     return back(o, call.layout), lse, grads
 
 
-def prepared_for(call, at, grad_o, has_grad_lse, where):
-    incoming = at.o if grad_o is None else grad_o
+def prepared_for(at, where):
+    incoming = at.o if at.grad_o is None else at.grad_o
     seen = runtime.signature([at.q, at.k, at.v, at.o, incoming, *at.captured])
-    key = ("tangent", call.key(), at.sink is None, has_grad_lse, where[2], seen)
-    found = TABLE.get(key)
-    if found is None:
-        found = prepare_tangent(call, at.q, at.k, at.v, at.sink, at.captured, at.o, incoming, has_grad_lse, where)
-        TABLE.put(key, found)
-    return found
-
-
-def zeros_like(x):
-    """Zeros of the shape of x, expanded from one element."""
-    return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+    key = ("tangent", at.call.key(), at.sink is None, at.grad_lse is None, where[2], seen)
+    return TABLE.get(key) or TABLE.put(key, prepare_tangent(at, where))
 
 
 def like(x, other):
@@ -118,14 +95,14 @@ class Gradients(torch.autograd.Function):
     def backward(ctx, *changes):
         q, k, v, sink, grad_o, grad_lse, o, lse, *captured = ctx.saved_tensors
         captured, call = captured[: ctx.count], ctx.call
-        names = ("q", "k", "v", "sink", *captured_names(call))
+        names = names_of(call)
         needed = ctx.needs_input_grad[2:6] + ctx.needs_input_grad[8:]
         given = iter(changes)
         tangents = {name: next(given) for name, there in zip(names, ctx.present) if there}
         if all(x is None for x in tangents.values()):
             return (None,) * (8 + len(captured))
         wants = ",".join(name for name, need in zip(names, needed) if need)
-        at = Point(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+        at = BoundCall(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
         with torch.no_grad():
             o_change, lse_change, grads = tangent(at, tangents, wants)
         found = [grads.get(name) for name in names]
@@ -136,7 +113,12 @@ class Gradients(torch.autograd.Function):
 
 
 def captured_names(call):
-    return [item.split(" ")[0] for item in call.formulas.split("\n")[3].split(";") if item]
+    return Formulas.parse(call.formulas).names
+
+
+def names_of(call):
+    """What gradients are called, in the order of a call's tensors."""
+    return ["q", "k", "v", "sink", *captured_names(call)]
 
 
 class NoThirdDerivative(torch.autograd.Function):
@@ -148,7 +130,11 @@ class NoThirdDerivative(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        raise runtime.third_derivative()
+        raise Unsupported(
+            "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
+            "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for "
+            "the part of the model whose third derivative is needed"
+        )
 
 
 def once(inputs, grads):
