@@ -80,15 +80,8 @@ class Request:
         options, sizes = self.options, self.sizes
         # If an extent equals several of these, the first one is its declaration.
         named = {"Sq": sizes.sq, "Skv": sizes.skv, "H": options.h_global or sizes.h, "B": sizes.b}
-        modifier = read_modifiers(
-            options.score_mod,
-            options.mask_mod,
-            options.score_mod_bprop,
-            options.tensors,
-            options.scalars,
-            named,
-            in_double=self.q.dtype == "f64",
-        )
+        modifiers = (options.score_mod, options.mask_mod, options.score_mod_bprop)
+        modifier = read_modifiers(modifiers, options.tensors, options.scalars, named, in_double=self.q.dtype == "f64")
         modifier.mask = both_masks(modifier.mask, window_mask(options.is_causal, options.window_size))
         return modifier
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._request import program_line
+from ._request import both_masks, program_line, two_derivatives
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -183,3 +183,30 @@ def _declared_scalar(name: str, given: object) -> tuple:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise _core.InvalidArgument(f"scalars[{name!r}]={given!r}: must be a number (its default), 'f32' or 'i32'")
     return name, "i32" if isinstance(given, int) else "f32", given
+
+
+# --- modifiers of a call that are formulas, for every front end ---
+
+Texts = tuple[str | None, str | None, str | None]
+MODIFIERS = ("score_mod", "mask_mod", "score_mod_bprop")
+
+
+def texts_of(name: str, modifier: str | Program, in_double: bool) -> Texts:
+    """(mod, mask, bprop) of a formula text, or of a Program, which is given as the modifier of that name."""
+    if isinstance(modifier, str):
+        return tuple(modifier if name == other else None for other in MODIFIERS)  # type: ignore[return-value]
+    mod, mask, bprop = modifier.texts(in_double)
+    if name == "mask_mod" and (mod or not mask):
+        raise _core.InvalidArgument("mask_mod: a fovea.Program here has a mask alone")
+    if name == "score_mod_bprop" and not bprop:
+        raise _core.InvalidArgument("score_mod_bprop: a fovea.Program here has a bprop")
+    return (None, None, bprop) if name == "score_mod_bprop" else (mod, mask, bprop)
+
+
+def combined(modifiers: Sequence[Any], read: Callable[[str, Any], Texts]) -> Texts:
+    """(mod, mask, bprop) of score_mod, mask_mod and score_mod_bprop; `read` gives those of one that is not None."""
+    found = [(None, None, None) if x is None else read(name, x) for name, x in zip(MODIFIERS, modifiers)]
+    (mod, mask, own), (_, more, _), (_, _, bprop) = found
+    if own and bprop:
+        raise two_derivatives()
+    return mod, both_masks(mask, more), own or bprop

@@ -68,9 +68,8 @@ class CallBuilder:
             leaves["score"] = f"(score + {self._dense('bias', bias)})"
         self._extra_masks += [substitute(text, leaves) for text in masks]
         s = self.sizes
-        found = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
-        mask = both_masks(*self._extra_masks, found.mask)
-        self._spec = self._spec.replace(mod=found.mod, mask=mask, bprop=found.bprop)
+        mod, mask, bprop = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
+        self._spec = self._spec.replace(mod=mod, mask=both_masks(*self._extra_masks, mask), bprop=bprop)
 
     def number(self, name: str, value) -> None:
         """A scalar for formulas that are not the caller's; before modify()."""

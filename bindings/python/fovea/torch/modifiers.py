@@ -13,7 +13,6 @@ import torch
 from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .._request import (
-    both_masks,
     check_callback_scalars,
     check_captured_name,
     check_modifiers,
@@ -22,9 +21,8 @@ from .._request import (
     one_is_a_callback,
     program_line,
     scalars_of,
-    two_derivatives,
 )
-from ..program import Program
+from ..program import Program, combined, texts_of
 from ..recorder import is_callback, record
 from .errors import about
 from .trace import Trace, in_double, run
@@ -67,19 +65,9 @@ def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=N
     """`like` is the query: captured tensors must be on its device."""
     modifiers = (score_mod, mask_mod, bprop)
     check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
-    out = Formulas()
-    trace = Trace(like)
-    if isinstance(score_mod, Program):
-        out.mod, out.mask, out.bprop = [text or "" for text in score_mod.texts(trace.in_double)]
-    elif score_mod is not None:
-        out.mod = formula_of(trace, "score_mod", score_mod)
-    if mask_mod is not None:
-        out.mask = both_masks(out.mask, mask_text(trace, mask_mod))
-    if bprop is not None:
-        if out.bprop:
-            raise two_derivatives()
-        own = isinstance(bprop, Program) and bprop.texts(trace.in_double)[2]
-        out.bprop = own or formula_of(trace, "score_mod_bprop", bprop)
+    out, trace = Formulas(), Trace(like)
+    found = combined(modifiers, lambda name, modifier: formulas_of(trace, name, modifier))
+    out.mod, out.mask, out.bprop = [text or "" for text in found]
     take_captured(out, trace, like)
     programs = [x for x in modifiers if isinstance(x, Program)]
     if tensors or scalars or programs:
@@ -128,24 +116,16 @@ def take_captured(out, trace, like):
     out.uses += trace.uses()
 
 
-def mask_text(trace, mask_mod):
-    if isinstance(mask_mod, Program):
-        if mask_mod.mod or not mask_mod.mask:
-            raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
-        return mask_mod.texts(trace.in_double)[1]
-    return formula_of(trace, "mask_mod", mask_mod)
-
-
 def one_line(text):
     return " ".join(text.split())
 
 
-def formula_of(trace, name, modifier):
-    """The text of a modifier that is a text or a function."""
-    if isinstance(modifier, str):
-        return one_line(modifier)
-    kind, leaves = _RESULTS[name]
-    return run(trace, checked(modifier, name), kind, *leaves)
+def formulas_of(trace, name, modifier):
+    """(mod, mask, bprop) of one modifier."""
+    if not isinstance(modifier, (str, Program)):
+        kind, leaves = _RESULTS[name]
+        modifier = run(trace, checked(modifier, name), kind, *leaves)
+    return texts_of(name, one_line(modifier) if isinstance(modifier, str) else modifier, trace.in_double)
 
 
 def take_named(out, programs, has_text, tensors, scalars, like):
@@ -237,7 +217,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         captures = [(capture.name, capture.tensor) for capture in found.captures]
     if mask_mod is not None:  # before the others: names of what a trace captures are numbered from 0
         trace = Trace(like)
-        out.mask = mask_text(trace, mask_mod)
+        out.mask = formulas_of(trace, "mask_mod", mask_mod)[1]
         take_captured(out, trace, like)
     for name, tensor in captures:
         tensor = bindable(tensor, like, name)

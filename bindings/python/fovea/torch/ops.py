@@ -119,8 +119,8 @@ def keep(ctx, texts, tensors):
 
 def kept(ctx):
     """The call, what is bound to it, and the other tensors."""
-    bound, tensors = ctx.saved_tensors[:COUNT], ctx.saved_tensors[COUNT:]
-    return unpack(*ctx.texts, bound), bound, tensors
+    saved = ctx.saved_tensors  # asked for once: checkpointing wants it so
+    return unpack(*ctx.texts, saved[:COUNT]), saved[:COUNT], saved[COUNT:]
 
 
 def along(texts, bound, at, changes, wants):
