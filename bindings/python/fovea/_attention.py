@@ -75,7 +75,7 @@ def request_of(function: Callable, q: Any, k: Any, v: Any, given: dict[str, Any]
 
 
 def _forward(request: Request, returned: Sequence[str], partner: str | None) -> Any:
-    made = plan(request.line("forward", **dict.fromkeys(returned, True)), request.options.engine, None, partner)
+    made = plan(request.line("forward", **dict.fromkeys(returned, True)), request.options.engine, partner)
     o, o_seen = new_array(_output_shape(request), request.q.dtype)
     extra = {name: new_array(_row_shape(request, name), _exact(request)) for name in returned}
     bound = request.bindings(captured={}, q=request.q, k=request.k, v=request.v, o=o_seen)
@@ -148,17 +148,16 @@ def _backward(
     o = _same("o", host_array("o", saved[0]), _output_shape(request), request.q.dtype)
     grad_o = _same("grad_o", grad_o, _output_shape(request), request.q.dtype)
     lse = _same("lse", host_array("lse", saved[1]), rows, _exact(request), dense=True)
-    dlse = (
-        None if grad_lse is None else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
-    )
-    forward, backward = _lines(request, wanted, dlse is not None)
-    made = plan(backward, request.options.engine, None, forward)
+    if grad_lse is not None:
+        grad_lse = _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
+    forward, backward = _lines(request, wanted, grad_lse is not None)
+    made = plan(backward, request.options.engine, forward)
     out = {name: new_array(*_gradient_shape(request, name)) for name in wanted}
     captured = {request.modifier.names.get(name, name): seen for name, (_, seen) in out.items()}
     operands = {"q": request.q, "k": request.k, "v": request.v, "o": o, "grad_o": grad_o}
     operands |= {f"grad_{name}": out[name][1] for name in ("q", "k", "v") if name in out}
     bound = request.bindings(captured=captured, **operands)
-    bound |= {"lse": lse.pointer, "grad_lse": dlse.pointer if dlse is not None else None}
+    bound |= {"lse": lse.pointer, "grad_lse": None if grad_lse is None else grad_lse.pointer}
     if "sinks" in out:
         bound["grad_sink"] = out["sinks"][1].pointer
     with in_words_of_arguments():

@@ -100,14 +100,11 @@ class Request:
         common |= {name: bool(getattr(options, name)) for name in FLAGS}
         return problem_line(**common, **self.modifier.fields(), **fields)
 
-    def by_axes(self, array: HostArray) -> tuple[int, tuple[int, int, int, int]]:
-        """(pointer, strides by batch, head, position, feature), as Plan.run takes a tensor."""
-        return array.pointer, by_axes(array.strides, self.options.layout, 0)  # type: ignore[return-value]
-
     def bindings(self, captured: Mapping[str, HostArray], **operands: HostArray) -> dict[str, Any]:
         """The keywords of Plan.run: operands by name; `captured` has the arrays for gradients of captured tensors and scalars."""
         options, modifier = self.options, self.modifier
-        bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
+        strides = {name: by_axes(array.strides, options.layout, 0) for name, array in operands.items()}
+        bound: dict[str, Any] = {name: (array.pointer, strides[name]) for name, array in operands.items()}
         bound["tensors"] = tuple(array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items())
         bound["scalars"] = tuple(
             (name, value, 0, captured[name].pointer if name in captured else 0)

@@ -13,7 +13,6 @@ from typing import Any
 from . import _core
 from ._attention import _lines, _wanted, attention, request_of
 from ._options import takes
-from .program import Text
 
 
 class Explanation:
@@ -120,15 +119,10 @@ def load_bundle(path: str | os.PathLike) -> None:
 
 def doctor() -> None:
     """Prints what was found on this machine and what was not, with what to do about it."""
-    print(doctor_text())
-
-
-def doctor_text() -> Text:
-    """What doctor() prints."""
     others = [f"{name} {_installed(name) or 'not installed'}" for name in ("numpy", "ml_dtypes", "torch", "jax")]
     lines = [f"{'python':<14}{platform.python_version()}, {sys.executable}", f"{'package':<14}{_core.__file__}"]
     lines.append(f"{'':<14}{', '.join(others)}")
-    return Text(_core.doctor().rstrip("\n") + "\n" + "\n".join(lines))
+    print(_core.doctor().rstrip("\n"), *lines, sep="\n")
 
 
 def _installed(name: str) -> str | None:

@@ -9,7 +9,6 @@ import pytest
 from jax_cases import B, H, S, SoftcapGraph, causal, softcap
 from jax_definition import close, differs
 
-import fovea
 from fovea.jax import SequenceDescriptor, TraceError, attention, dot_product_attention
 from fovea.jax._call import problem_lines
 

@@ -128,9 +128,7 @@ def seed_words(seed) -> jax.Array:
     if words.shape == (1,) and jnp.issubdtype(words.dtype, jnp.integer):
         high = words >> 32 if words.dtype.itemsize == 8 else jnp.where(words < 0, -1, 0)
         return jnp.concatenate([words, high]).astype(jnp.uint32)
-    raise InvalidArgument(
-        f"dropout_seed: {array.dtype} {list(array.shape)}; must be a number, a PRNG key or uint32[2]"
-    )
+    raise InvalidArgument(f"dropout_seed: {array.dtype} {list(array.shape)}; must be a number, a PRNG key or uint32[2]")
 
 
 @jax.tree_util.register_pytree_node_class

@@ -9,6 +9,7 @@ to XLA while attention is traced, and the results get the types that follow from
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import jax
@@ -195,10 +196,7 @@ class _Partition:
 
 
 def _count(mesh, names: tuple[str, ...]) -> int:
-    count = 1
-    for name in names:
-        count *= mesh.shape[name]
-    return count
+    return math.prod(mesh.shape[name] for name in names)
 
 
 def _position(mesh, names: tuple[str, ...]):

@@ -25,7 +25,7 @@ from .expression import Expression, as_f32, as_number, formula_text, reachable
 from .graph import Graph
 from .tensor import Capture, Tensor, data_type
 
-__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "is_function", "positional_parameters", "record"]
+__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "is_function", "record"]
 
 # A callback object keeps its state in itself: two threads that record the same one take turns.
 _one_at_a_time = threading.RLock()

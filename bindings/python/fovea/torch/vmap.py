@@ -50,7 +50,8 @@ def is_joined(dims, bound, options, gradients=()) -> bool:
     layout, outputs, *_ = options
     of_heads = any(OUTPUTS.get(name) == "heads" for name in outputs.split(","))
     shared = any(name not in ("q", "k", "v", "") for name in gradients)
-    return not (shared or of_heads or layout == "thd" or any(d is not None for d in flat) or any(x is not None for x in bound))
+    others = any(x is not None for x in (*flat, *bound))
+    return not (shared or of_heads or layout == "thd" or others)
 
 
 def one_by_one(operator, info, in_dims, arguments):
