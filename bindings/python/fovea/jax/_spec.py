@@ -99,6 +99,31 @@ def check_types(spec: Spec, avals: Sequence) -> None:
             raise AssertionError(f"operand {role} has the type {aval.dtype}, not {expected}: a bug in fovea.jax")
 
 
+Dimensions = tuple[str | None, ...]
+
+
+def dimensions_of(spec: Spec, role: str) -> Dimensions:
+    """What each dimension of an operand or result is: "b", "h" (heads of q), "g" (heads of k and v) or None; of a captured tensor
+    the coordinate that alone indexes it."""
+    role = moves(role)
+    packed = spec.layout == "thd"
+    if role.startswith("tensor:"):
+        return next(t.axes for t in spec.tensors if t.name == role.partition(":")[2])
+    if role in ("q", "k", "v", "o", "grad_o", "qkv", "kv"):
+        of_one = {axis: word for axis, word in zip(LAYOUTS[spec.layout], "bh") if axis is not None}
+        dims = [of_one.get(d) for d in range(3 if packed else 4)]
+        if role in ("k", "v", "kv"):
+            dims[dims.index("h")] = "g"
+        return tuple(dims[:-2] + [None] + dims[-2:] if role in ("qkv", "kv") else dims)
+    if role == "sink" or OUTPUTS.get(role) == "heads":
+        return ("h",)
+    if role == "grad_lse" or role in OUTPUTS:
+        return ("h", None) if packed else ("b", "h", None)
+    if role in ("q_lengths", "k_lengths", "q_offsets", "k_offsets"):
+        return (None,) if packed else ("b",)
+    return (None,) if role in ("q_starts", "k_starts", "seed", "offset") else ()
+
+
 def tensor_shape(spec: Spec, sizes: Sizes, heads: int, length: int, features: int) -> tuple[int, ...]:
     if spec.layout == "thd":
         return (length, heads, features)
