@@ -355,6 +355,20 @@ def program_line(mod=None, mask=None, bprop=None, tensors: Iterable[tuple] = (),
     return problem_line(mod=mod or None, mask=mask or None, bprop=bprop or None, tensors=tensors, scalars=scalars)
 
 
+def float_text(x: float) -> str:
+    """A float as a literal, which reads back as the same f32."""
+    if x != x:
+        return "nan"
+    size = abs(x)
+    if size >= 3.4028235677973366e38:  # rounds to infinity in f32
+        text = "inf"
+    elif size <= 7.006492321624085e-46:  # rounds to zero
+        text = "0.0"
+    else:
+        text = repr(float(size))  # of NumPy's numbers, too
+    return text if math.copysign(1.0, x) > 0 else f"(-{text})"
+
+
 def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Extents, with the name of a size for each that equals it, so that other sizes share the plan; 1 stays 1."""
     names = {size: name for name, size in reversed(list(sizes.items())) if size != 1}

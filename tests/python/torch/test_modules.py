@@ -392,9 +392,3 @@ def test_multihead_attention_options():
     turned, shifted = module(x, rotary_pos_emb=angles), module(x, rotary_pos_emb=angles + angles[3:4])
     torch.testing.assert_close(turned, shifted, rtol=1e-4, atol=1e-5)  # only differences of angles count
     assert not torch.allclose(turned, module(x), atol=1e-5)
-
-
-def test_rotary_tables_must_be_long_enough():
-    module, x = MultiheadAttention(H * D, H, device="cpu"), torch.randn(S, B, H * D)
-    with pytest.raises(fovea.InvalidArgument, match=r"rotary_pos_emb: \[20, 1, 1, 16\]; must have at least 26 positions"):
-        module(x, rotary_pos_emb=torch.randn(20, 1, 1, D))

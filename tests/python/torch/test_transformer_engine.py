@@ -2,6 +2,7 @@
 states, rotary positions of packed sequences."""
 
 import contextlib
+import re
 
 import dense
 import pytest
@@ -104,10 +105,15 @@ def test_biases_meet_float64_as_they_are():
     dense.assert_close("o", module(hidden, rotary_pos_emb=angles), expected, torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(S, B, 1, D), (1, S, 1, D), (S, 1, 1, 5), (S, D), (S - 1, 1, 1, D), (S, 1, 1, 2 * D)])
+WRONG_SHAPE, TOO_SHORT = "must be [S, 1, 1, R]", "must have at least 12 positions"
+WRONG_ANGLES = {shape: WRONG_SHAPE for shape in ((S, B, 1, D), (1, S, 1, D), (S, 1, 1, 5), (S, D))}
+WRONG_ANGLES |= {(S - 1, 1, 1, D): TOO_SHORT, (S, 1, 1, 2 * D): "and at most 8 features"}
+
+
+@pytest.mark.parametrize("shape", WRONG_ANGLES)
 def test_tables_of_angles_that_do_not_fit(shape):
     module = MultiheadAttention(H * D, H, device="cpu", attention_dropout=0.0)
-    with pytest.raises(fovea.InvalidArgument, match="rotary_pos_emb: "):
+    with pytest.raises(fovea.InvalidArgument, match="rotary_pos_emb: .*" + re.escape(WRONG_ANGLES[shape])):
         module(draw(S, B, H * D), rotary_pos_emb=torch.rand(shape))
 
 
