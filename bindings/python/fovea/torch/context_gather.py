@@ -9,26 +9,23 @@ from .._request import AXES
 from . import runtime
 from .call import BoundCall, rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
+from .context_plan import packed_fields
 
 
 def gathered(job, tensors, side, needed, sends, receives):
     """The tensors over the pieces `needed` (neighbours), in the order of their positions. What no rank sent is zero, since it is
     masked. sends and receives: {rank: pieces}."""
     messages = {rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()}
-    shapes = {
-        rank: [resized(x.shape, job.axis, side.piece_rows[piece]) for piece in pieces for x in tensors]
-        for rank, pieces in receives.items()
-    }
+    shapes = {rank: [job.shape(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in receives.items()}
     received = job.ranks.exchange(messages, shapes, tensors[0]).wait()
     found = {piece: [job.piece(x, side, piece) for x in tensors] for piece in job.plan.held}
     for rank, pieces in receives.items():
-        for i, piece in enumerate(pieces):
-            found[piece] = received[rank][i * len(tensors) : (i + 1) * len(tensors)]
+        found |= by_piece(received.get(rank, []), pieces, len(tensors))
     order = side.gathered_order(needed)
     out = []
     for i, x in enumerate(tensors):
-        empty = lambda piece, x=x: x.new_zeros(resized(x.shape, job.axis, side.piece_rows[piece]))
-        whole = torch.cat([found[piece][i] if piece in found else empty(piece) for piece in needed], job.axis)
+        parts = [found[piece][i] if piece in found else x.new_zeros(job.shape(x, side, piece)) for piece in needed]
+        whole = torch.cat(parts, job.axis)
         out.append(whole if order is None else whole.index_select(job.axis, order))
     return out
 
@@ -137,20 +134,13 @@ def scattered(job, of_keys, needed):
         if step["received"]:
             sends[step["from"]] = [x for piece in step["received"] for x in parts[piece]]
         if step["sent"]:
-            shapes[step["to"]] = [
-                resized(of_keys[name].shape, job.axis, side.piece_rows[piece]) for piece in step["sent"] for name in names
-            ]
+            shapes[step["to"]] = [job.shape(of_keys[name], side, piece) for piece in step["sent"] for name in names]
     received = job.ranks.exchange(sends, shapes, like).wait()
     for step in job.plan.steps[1:]:
         for piece, tensors in by_piece(received.get(step["to"], []), step["sent"], len(names)).items():
             own[piece] = tensors if own[piece] is None else [x + y for x, y in zip(own[piece], tensors)]
-    out = {}
-    for i, name in enumerate(names):
-        empty = lambda piece, name=name: of_keys[name].new_zeros(
-            resized(of_keys[name].shape, job.axis, side.piece_rows[piece])
-        )
-        out[name] = torch.cat([empty(p) if own[p] is None else own[p][i] for p in job.plan.held], job.axis)
-    return out
+    of = lambda i: {piece: None if tensors is None else tensors[i] for piece, tensors in own.items()}
+    return {name: job.held_or_zeros(side, of(i), x) for i, (name, x) in enumerate(of_keys.items())}
 
 
 def gradients_of_keys(job, at, names):
@@ -238,14 +228,7 @@ class PaddedPiece:
         numbers = lambda values: torch.tensor(values, dtype=torch.int32, device=self.index.device)
         offsets = [call.q_offset + first for first in self.firsts]
         if self.starts is not None:
-            filled = self.lengths == [end - start for start, end in zip(self.starts, self.starts[1:])]
-            return {
-                "q_starts": numbers(self.starts),
-                "q_lens": None if filled else numbers(self.lengths),
-                "q_offsets": numbers(offsets),
-                "q_offset": 0,
-                "max_q": self.longest,
-            }
+            return {**packed_fields("q", self.index.device, self.starts, self.lengths, offsets), "max_q": self.longest}
         out = {} if call.q_lens is None else {"q_lens": numbers(self.lengths)}
         if len(set(offsets)) == 1:
             return {**out, "q_offset": offsets[0]}

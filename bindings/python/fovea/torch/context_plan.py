@@ -117,23 +117,29 @@ class Side:
 
     def fields(self, word, call, pieces):
         """What a call on these pieces binds for its queries ("q") or keys ("k")."""
-        numbers = functools.partial(torch.tensor, dtype=torch.int32, device=self.plan.device)
         runs = self.joined(pieces)
         lengths = [length for _, length, _ in runs]
         if self.starts is None:
             out = {f"{word}_offset": getattr(call, f"{word}_offset") + self.pieces[pieces[0]][0][0]}
             if getattr(call, f"{word}_lens") is not None:
-                out[f"{word}_lens"] = numbers(lengths)
+                out[f"{word}_lens"] = torch.tensor(lengths, dtype=torch.int32, device=self.plan.device)
             return out
         starts = [row for _, _, row in runs] + [sum(self.piece_rows[i] for i in pieces)]
-        filled = lengths == [after - before for before, after in zip(starts, starts[1:])]
-        return {
-            f"{word}_starts": numbers(starts),
-            f"{word}_lens": None if filled else numbers(lengths),
-            f"{word}_offsets": numbers([getattr(call, f"{word}_offset") + first for first, _, _ in runs]),
-            f"{word}_offset": 0,
-            f"max_{word}": max(lengths, default=0),
-        }
+        offsets = [getattr(call, f"{word}_offset") + first for first, _, _ in runs]
+        return packed_fields(word, self.plan.device, starts, lengths, offsets)
+
+
+def packed_fields(word, device, starts, lengths, offsets):
+    """What a call binds for packed queries ("q") or keys ("k"). Sequences that fill their rows need no lengths."""
+    numbers = functools.partial(torch.tensor, dtype=torch.int32, device=device)
+    filled = lengths == [after - before for before, after in zip(starts, starts[1:])]
+    return {
+        f"{word}_starts": numbers(starts),
+        f"{word}_lens": None if filled else numbers(lengths),
+        f"{word}_offsets": numbers(offsets),
+        f"{word}_offset": 0,
+        f"max_{word}": max(lengths, default=0),
+    }
 
 
 class RankPlan:

@@ -125,18 +125,11 @@ def ring_backward(job, at):
             for name, x in zip(names, tensors):
                 own[piece].add(name, x)
     for name in names:
-        grads[name] = torch.cat([held_or_zeros(job, own, piece, name, like[name]) for piece in job.plan.held], job.axis)
+        grads[name] = job.held_or_zeros(job.plan.k, {piece: own[piece].get(name) for piece in own}, like[name])
     if "q" in wants:
-        empty = lambda piece: torch.zeros_like(job.piece(q, job.plan.q, piece), dtype=rows_dtype(q))
-        pieces = [grads.pop(f"q{piece}", None) for piece in job.plan.held]
-        pieces = [empty(piece) if x is None else x for piece, x in zip(job.plan.held, pieces)]
-        grads["q"] = torch.cat(pieces, job.axis)
+        found = {piece: grads.pop(f"q{piece}", None) for piece in job.plan.held}
+        grads["q"] = job.held_or_zeros(job.plan.q, found, q.to(rows_dtype(q)))
     return with_sink_gradient(job, at, grads)
-
-
-def held_or_zeros(job, own, piece, name, like):
-    found = own[piece].get(name)
-    return torch.zeros_like(job.piece(like, job.plan.k, piece)) if found is None else found
 
 
 def with_sink_gradient(job, at, grads):
