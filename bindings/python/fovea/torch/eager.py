@@ -8,7 +8,7 @@ import torch
 from .._core import OUTPUTS
 from . import ops, runtime, tangents, vmap
 from .block_tables import settled
-from .call import PLAIN, BoundCall, resolved
+from .call import PLAIN, BoundCall, resolved, zeros_like
 from .call_cache import find
 from .state import is_forward_mode, is_watched, place, transforms
 
@@ -39,16 +39,12 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_o, grad_lse=None, *_):
         saved, (prepared, call, _) = ctx.saved_tensors, ctx.run
-        found = None
-        if grad_lse is None and grad_o is not None and prepared.direct is not None:
+        found, with_graph = None, torch.is_grad_enabled()  # by create_graph=True
+        if grad_lse is None and grad_o is not None and prepared.direct is not None and not with_graph:
             found = find(prepared, None, [grad_o, *saved], call.scale, call.values)
-        if found is not None and found[0] is None:
-            grads = found[3]
-        else:
-            grads = long_backward(ctx.run, saved, grad_o, grad_lse, found)
-        if torch.is_grad_enabled():  # by create_graph=True
-            return with_graph(ctx.run, saved, grads, grad_o, grad_lse)
-        return grads
+            if found is not None and found[0] is None:
+                return found[3]
+        return long_backward(ctx.run, saved, grad_o, grad_lse, (found, with_graph))
 
     @staticmethod
     def jvp(ctx, _, *moving):
@@ -60,29 +56,22 @@ class Attention(torch.autograd.Function):
         return o, lse if "lse" in call.outputs else None, *(None,) * (len(OUTPUTS) - 1)
 
 
-def long_backward(run, saved, grad_o, grad_lse, found):
-    """A backward that is not a direct call."""
+def long_backward(run, saved, grad_o, grad_lse, how):
+    """A backward that is not a direct call. If its gradients are to have a graph of their own, it is the operator."""
     prepared, call, has_sink = run
+    found, with_graph = how
     names = [name for name, *_ in prepared.captured]
     if grad_o is None and grad_lse is None:
         return (None,) * (5 + len(names))
     q, k, v, o, lse, *rest = saved
     captured = rest[: len(names)]
     sink = rest[len(names)] if has_sink else None
-    with torch.no_grad():
-        grads = runtime.backward(BoundCall(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse), found)
+    if with_graph:
+        grad_o = zeros_like(o) if grad_o is None else grad_o
+        at = (q, k, v, sink, captured, o.detach(), lse.detach(), grad_o, grad_lse)
+        return (None, *ops.by_argument(call, ops.attention_backward(*at, *call.tensors(), *ops.texts_of(call))))
+    grads = runtime.backward(BoundCall(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse), found)
     return (None, *(grads.get(name) for name in ("q", "k", "v", "sink", *names)))
-
-
-def with_graph(run, saved, grads, grad_o, grad_lse):
-    """The gradients with a graph of their own, for second derivatives."""
-    prepared, call, has_sink = run
-    count = len(prepared.captured)
-    q, k, v, o, lse, *rest = saved
-    captured, sink = rest[:count], rest[count] if has_sink else None
-    known = call, o.detach(), lse.detach()
-    marked = iter(tangents.Gradients.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
-    return tuple(None if g is None else next(marked) for g in grads)
 
 
 def runs_directly(tensors) -> bool:

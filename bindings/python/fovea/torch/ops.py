@@ -6,7 +6,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from .._core import OUTPUTS
+from .._core import OUTPUTS, Unsupported
 from . import runtime, tangents
 from .block_tables import settled
 from .call import BOUND, BoundCall, Call, dense_like, heads_of, rows_dtype, rows_shape
@@ -133,12 +133,14 @@ def along(texts, bound, at, changes, wants):
     return attention_tangent(*at, list(changes.values()), ",".join(changes), *bound, *texts_of(call))
 
 
-def along_gradients(ctx, changes):
+def along_gradients(ctx, changes, needed=None):
     """The gradients of a backward's inputs, from those of what it gave: of q, k, v, sinks and captured tensors in this order,
-    of grad_o and of grad_lse."""
+    of grad_o and of grad_lse. `needed` says which of the first ones are: otherwise those that the backward gave."""
     call, bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = kept(ctx)
     at = (q, k, v, sink, captured, o, lse, grad_o, grad_lse)
     changes = dict(zip(call.wants.split(","), changes))
+    if needed is not None:
+        call.wants = ",".join(name for name, need in zip(tangents.names_of(call), needed) if need)
     o_change, lse_change, *grads = along(ctx.texts, bound, at, changes, call.wants)
     return by_argument(call, grads), o_change, None if grad_lse is None else lse_change
 
@@ -174,11 +176,23 @@ def save_backward(ctx, inputs, output):
 
 
 def differentiate_backward(ctx, changes):
-    by_name, o_change, lse_change = along_gradients(ctx, changes)
+    q, k, v, sink, captured = ctx.needs_input_grad[:5]
+    by_name, o_change, lse_change = along_gradients(ctx, changes, (q, k, v, sink, *captured))
     return *by_name[:4], by_name[4:], None, None, o_change, lse_change, *no_gradients(ctx)
 
 
 attention_backward.register_autograd(differentiate_backward, setup_context=save_backward)
+
+
+def no_third_derivative(ctx, *_):
+    raise Unsupported(
+        "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
+        "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for "
+        "the part of the model whose third derivative is needed"
+    )
+
+
+attention_tangent.register_autograd(no_third_derivative)
 
 
 def texts_of(call: Call):

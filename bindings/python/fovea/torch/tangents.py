@@ -5,7 +5,6 @@ import dataclasses
 
 import torch
 
-from .._core import Unsupported
 from .._request import AXES
 from . import runtime
 from .call import BoundCall, resolved, zeros_like
@@ -78,40 +77,6 @@ def back(x, layout):
     return x if layout == "thd" else x.permute([AXES[layout].index(i) for i in range(4)])
 
 
-class Gradients(torch.autograd.Function):
-    """The node of autograd's graph for gradients that were computed before, made if a graph of the backward is asked for
-    (create_graph=True)."""
-
-    @staticmethod
-    def forward(ctx, known, grads, q, k, v, sink, grad_o, grad_lse, *captured):
-        call, o, lse = known
-        ctx.call, ctx.present = call, [g is not None for g in grads]
-        ctx.count = len(captured)
-        ctx.save_for_backward(q, k, v, sink, grad_o, grad_lse, o, lse, *captured, *call.tensors())
-        ctx.set_materialize_grads(False)
-        return tuple(g for g in grads if g is not None)
-
-    @staticmethod
-    def backward(ctx, *changes):
-        q, k, v, sink, grad_o, grad_lse, o, lse, *captured = ctx.saved_tensors
-        captured, call = captured[: ctx.count], ctx.call
-        names = names_of(call)
-        needed = ctx.needs_input_grad[2:6] + ctx.needs_input_grad[8:]
-        given = iter(changes)
-        tangents = {name: next(given) for name, there in zip(names, ctx.present) if there}
-        if all(x is None for x in tangents.values()):
-            return (None,) * (8 + len(captured))
-        wants = ",".join(name for name, need in zip(names, needed) if need)
-        at = BoundCall(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-        with torch.no_grad():
-            o_change, lse_change, grads = tangent(at, tangents, wants)
-        found = [grads.get(name) for name in names]
-        out = [*found[:4], o_change, lse_change if grad_lse is not None else None, *found[4:]]
-        if torch.is_grad_enabled():
-            out = once((*changes, *ctx.saved_tensors[: 8 + ctx.count]), out)
-        return (None, None, *out)
-
-
 def captured_names(call):
     return Formulas.parse(call.formulas).names
 
@@ -119,25 +84,3 @@ def captured_names(call):
 def names_of(call):
     """What gradients are called, in the order of a call's tensors."""
     return ["q", "k", "v", "sink", *captured_names(call)]
-
-
-class NoThirdDerivative(torch.autograd.Function):
-    """Passes gradients on; raises if they are differentiated again."""
-
-    @staticmethod
-    def forward(ctx, count, *tensors):
-        return tensors[count:]
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise Unsupported(
-            "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
-            "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for "
-            "the part of the model whose third derivative is needed"
-        )
-
-
-def once(inputs, grads):
-    inputs, present = ([x for x in tensors if x is not None] for tensors in (inputs, grads))
-    marked = iter(NoThirdDerivative.apply(len(inputs), *inputs, *present)) if present else None
-    return [None if g is None else next(marked) for g in grads]
