@@ -32,22 +32,6 @@ def attend(spec: Spec, *operands):
 attend_compiled = jax.jit(attend, static_argnums=(0,))
 
 
-@jax.tree_util.register_pytree_node_class
-class Residuals:
-    """What a forward keeps, and of which attention: its Spec and the gradients that are wanted."""
-
-    def __init__(self, arrays, known: tuple[Spec, tuple[str, ...]]):
-        self.arrays = arrays
-        self.known = known
-
-    def tree_flatten(self):
-        return (self.arrays,), self.known
-
-    @classmethod
-    def tree_unflatten(cls, known, children):
-        return cls(children[0], known)
-
-
 def wanted_of(roles: Sequence[str], dtypes: Sequence) -> tuple[str, ...]:
     """The operands among `roles` whose gradients are asked for, as a Spec names them."""
     wanted: list[str] = []

@@ -131,7 +131,7 @@ def seed_words(seed) -> jax.Array:
     raise InvalidArgument(f"dropout_seed: {array.dtype} {list(array.shape)}; must be a number, a PRNG key or uint32[2]")
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SequenceDescriptor:
     """Made by one of the from_ functions.
@@ -142,13 +142,6 @@ class SequenceDescriptor:
     seqlens: tuple | None = None  # (queries, keys): [B] each
     segment_ids: tuple | None = None  # (queries, keys): [B, S] each
     segment_pos: tuple | None = None
-
-    def tree_flatten(self):
-        return (self.seqlens, self.segment_ids, self.segment_pos), None
-
-    @classmethod
-    def tree_unflatten(cls, _, children):
-        return cls(*children)
 
     @classmethod
     def from_seqlens(cls, seqlens) -> "SequenceDescriptor":
