@@ -100,6 +100,14 @@ def sizes_of(
     return Sizes(packed[0], h, hkv, packed[1], packed[2], d, dv, sq, skv)
 
 
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
+
+
+def substitute(text: str, words: Mapping[str, str]) -> str:
+    """A formula with each whole word that is a key replaced by its value."""
+    return _WORD.sub(lambda found: words.get(found[0], found[0]), text)
+
+
 def both_masks(*masks: str | None) -> str | None:
     """The mask that keeps what all of them keep; None if there is none."""
     there = [mask for mask in masks if mask]

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._request import both_masks, program_line, two_derivatives
+from ._request import both_masks, program_line, substitute, two_derivatives
 
 if TYPE_CHECKING:
     from .picture import Picture
 
 _LINE = re.compile(r"\s*(mod|mask|bprop|tensor|scalar)\s*=(?!=)")
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Text(str):
@@ -108,13 +107,12 @@ class Program:
         return isinstance(other, Program) and self.core == other.core
 
     def __hash__(self) -> int:
-        # Equality ignores names, so the hash must, too: each name becomes its place in canonical
-        # order.
+        # Equality ignores names, so the hash must, too: each name becomes its place in canonical order.
         if self._hash is None:
             places = {name: f"t{i}" for i, (name, *_) in enumerate(self.tensors)}
             places |= {name: f"s{i}" for i, (name, *_) in enumerate(self.scalars)}
             formulas = " ".join(text or "-" for text in (self.mod, self.mask, self.bprop))
-            self._hash = hash(_WORD.sub(lambda found: places.get(found[0], found[0]), formulas))
+            self._hash = hash(substitute(formulas, places))
         return self._hash
 
     def __repr__(self) -> str:

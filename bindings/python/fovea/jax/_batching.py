@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from .._core import OUTPUTS
-from ._rewrite import rewrite_loads, substitute
+from .._request import substitute
+from ._rewrite import rewrite_loads
 from ._spec import CapturedArray, Spec, dimensions_of, gradient_source, moves, result_roles, sizes_of
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from .. import _core
 from .._core import InvalidArgument
 from .._options import Handed, flags_of, outputs_of
-from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of, scale_of
+from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of, scale_of, substitute
 from . import _derivative, _partition
 from ._captures import Captures
 from ._inputs import (
@@ -32,7 +32,7 @@ from ._inputs import (
     with_own_type,
 )
 from ._modifiers import GivenModifiers, formulas
-from ._rewrite import substitute, without_b_offset
+from ._rewrite import without_b_offset
 from ._spec import CapturedArray, Spec, problem_line, sizes_of
 
 

@@ -15,8 +15,9 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.interpreters import ad
 
 from .._core import Unsupported
+from .._request import substitute
 from . import _primitive
-from ._rewrite import substitute, tokens
+from ._rewrite import tokens
 from ._spec import Spec, gradient_roles, gradient_source, moves
 
 _DIFFERENTIABLE = ("q", "k", "v", "qkv", "kv", "sink")

@@ -19,12 +19,13 @@ from .._request import (
     not_given,
     one_is_a_callback,
     program_line,
+    substitute,
 )
 from ..program import Program, Texts, combined, texts_of
 from ..recorder import is_callback, record
 from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
 from ._operations import NoFormula
-from ._rewrite import rewrite_loads, substitute, tokens
+from ._rewrite import rewrite_loads, tokens
 from ._terms import LEAVES, Term
 from ._trace import trace
 

@@ -18,8 +18,8 @@ from jax.experimental.custom_partitioning import SdyShardingRule, custom_partiti
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from .._core import OUTPUTS, Unsupported
-from .._request import Sizes
-from ._rewrite import substitute, tokens, uses_apart_from_loads
+from .._request import Sizes, substitute
+from ._rewrite import tokens, uses_apart_from_loads
 from ._spec import Dimensions, Spec, dimensions_of, gradient_source, moves, result_roles, sizes_of
 
 

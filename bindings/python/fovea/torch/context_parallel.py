@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._core import InvalidArgument, Unsupported
 from .._options import takes
-from .._request import AXES, one_of
+from .._request import AXES, one_of, substitute
 from .attention import add_formulas, attention, given_to, modifiers_of, request
 from .call import BOUND, BoundCall
 from .context_gather import gather_backward, gather_forward
@@ -121,7 +121,7 @@ def with_whole_sizes(call, captured, whole):
             captured.append(lengths)
             formulas.names.append(f"_whole_{name}")
             formulas.uses.append("b")
-    formulas.mod, formulas.mask, formulas.bprop = (_SIZES.sub(lambda found: words[found[1]], text) for text in texts)
+    formulas.mod, formulas.mask, formulas.bprop = (substitute(text, words) for text in texts)
     call.formulas = formulas.text()
     return captured
 

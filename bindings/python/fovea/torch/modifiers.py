@@ -5,7 +5,6 @@ of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a 
 Transformer Engine takes."""
 
 import inspect
-import re
 import types
 
 import torch
@@ -21,6 +20,7 @@ from .._request import (
     one_is_a_callback,
     program_line,
     scalars_of,
+    substitute,
 )
 from ..program import Program, combined, texts_of
 from ..recorder import is_callback, record
@@ -106,7 +106,7 @@ def biased(first, then, captured, exact):
         tensors, scalars = captured
         program = Program(program_line(then, tensors=tensors, scalars=scalars))
         then = program.texts(exact)[0]
-    return f"let _biased = {first}; " + re.sub(r"\bscore\b", "_biased", then)
+    return f"let _biased = {first}; " + substitute(then, {"score": "_biased"})
 
 
 def take_captured(out, trace, like):

@@ -3,12 +3,11 @@ if anything but q, k and v is mapped, examples are computed one by one. Under gr
 autograd.Function with setup_context."""
 
 import dataclasses
-import re
 
 import torch
 
 from .._core import OUTPUTS
-from .._request import AXES
+from .._request import AXES, substitute
 from . import ops
 from .modifiers import Formulas
 from .ops import COUNT
@@ -85,8 +84,7 @@ def inner_batch(text, batch):
     """The formulas, with b as the index inside one example."""
     formulas = Formulas.parse(text)
     for name in ("mod", "mask", "bprop", "block"):
-        own = re.sub(r"\bb\b", f"(b % {batch})", getattr(formulas, name))
-        setattr(formulas, name, re.sub(r"\bB\b", str(batch), own))
+        setattr(formulas, name, substitute(getattr(formulas, name), {"b": f"(b % {batch})", "B": str(batch)}))
     formulas.uses = [use.replace("b", "-").replace("?", "-") for use in formulas.uses]
     return formulas.text()
 
