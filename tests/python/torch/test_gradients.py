@@ -78,7 +78,7 @@ def test_what_is_not_needed_is_not_computed(monkeypatch):
 def test_lse_counts_where_it_is_used():
     q, k, v = (torch.randn(1, 2, 9, 8, requires_grad=True) for _ in range(3))
     o, lse = flex_attention(q, k, v, return_lse=True)
-    exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    exact = dense.doubled((q, k, v))
     scores = exact[0] @ exact[1].transpose(-1, -2) / 8**0.5
     for x, y in zip(
         torch.autograd.grad(lse.sum(), (q, k)), torch.autograd.grad(scores.logsumexp(-1).sum(), exact[:2])

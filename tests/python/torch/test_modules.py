@@ -23,17 +23,11 @@ def compare(module, inputs, mask=None, mod=None, scale=None, sink=None, captured
     """Outputs and gradients against the dense reference, in the module's format."""
     out = module(*inputs, **options)
     order = FROM[module.qkv_format]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    exact_sink = None if sink is None else sink.detach().double().requires_grad_()
-    ref, _ = dense.attention(*(x.permute(order) for x in exact), mod, mask, scale, exact_sink)
+    leaves = [*inputs, *([] if sink is None else [sink])]
+    exact = dense.doubled(leaves)
+    ref, _ = dense.attention(*(x.permute(order) for x in exact[:3]), mod, mask, scale, *exact[3:])
     ref = ref.permute([order.index(i) for i in range(4)])
-    ref = ref.reshape(*ref.shape[:2], -1)
-    dense.assert_close("context", out, ref, torch.float32)
-    grad = torch.randn_like(out)
-    ours = torch.autograd.grad(out, [*inputs, *([] if sink is None else [sink])], grad)
-    theirs = torch.autograd.grad(ref, [*exact, *([] if sink is None else [exact_sink])], grad.double())
-    for x, y in zip(ours, theirs):
-        dense.assert_close("gradient", x, y, torch.float32, gradient=True)
+    dense.assert_derived(out, leaves, ref.reshape(*ref.shape[:2], -1), exact)
 
 
 causal = lambda b, h, q, k: q >= k
