@@ -1,6 +1,7 @@
 """Gradients: first and second ones against finite differences in double, and only those that are wanted. More of second
 ones: test_second_derivatives.py."""
 
+import dense
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
