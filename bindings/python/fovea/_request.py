@@ -274,10 +274,6 @@ def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
     return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")
 
 
-def two_derivatives() -> InvalidArgument:
-    return InvalidArgument("score_mod_bprop: given, but score_mod is a Program with a bprop of its own; give one of them")
-
-
 def one_is_a_callback() -> InvalidArgument:
     return InvalidArgument("score_mod, score_mod_bprop: must both be callbacks (graph, score, tensors), or neither of them")
 

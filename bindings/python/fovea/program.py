@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._request import both_masks, program_line, substitute, two_derivatives
+from ._request import both_masks, program_line, substitute
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -206,5 +206,7 @@ def combined(modifiers: Sequence[Any], read: Callable[[str, Any], Texts]) -> Tex
     found = [(None, None, None) if x is None else read(name, x) for name, x in zip(MODIFIERS, modifiers)]
     (mod, mask, own), (_, more, _), (_, _, bprop) = found
     if own and bprop:
-        raise two_derivatives()
+        raise _core.InvalidArgument(
+            "score_mod_bprop: given, but score_mod is a Program with a bprop of its own; give one of them"
+        )
     return mod, both_masks(mask, more), own or bprop

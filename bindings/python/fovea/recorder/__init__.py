@@ -85,10 +85,6 @@ def record(
             more = (score,) if positional_parameters(score_mod_bprop) == 4 else ()
             given = score_mod_bprop(graph, graph._leaf("grad"), handles, *more)
             bprop = _result(graph, "score_mod_bprop", given)
-    return _recorded(graph, mod, bprop)
-
-
-def _recorded(graph: Graph, mod: Expression, bprop: Expression | None) -> Recorded:
     used = reachable([mod] if bprop is None else [mod, bprop])
     captures = tuple(capture for capture, load in graph._captures if id(load) in used)
     return Recorded(formula_text(mod), None if bprop is None else formula_text(bprop), captures)

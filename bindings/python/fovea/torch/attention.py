@@ -121,7 +121,8 @@ def attention(
     modifiers = (given["score_mod"], mask_mod, score_mod_bprop)
     key = None
     moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
-    if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
+    bound = seq_lens is not None or cu_seqlens is not None or max_seqlen is not None or sinks is not None
+    if not (dropout_p or moved or bound):
         key = (is_causal, window_size, layout, window_from_the_end, handed)
     if is_dynamo_compiling():
         out = attend_request((q, k, v), modifiers, key, given)
@@ -137,13 +138,6 @@ def attention(
     o, *others = out
     asked = [x for x in others if x is not None]
     return (o, *asked) if asked else o
-
-
-def binds(*values) -> bool:
-    for value in values:
-        if value is not None:
-            return True
-    return False
 
 
 def is_hashable(key) -> bool:

@@ -17,6 +17,7 @@ DEFAULT_SCALE = float("inf")  # stands for 1 / sqrt(d); no call can have this sc
 
 # The tensors of a call beside q, k, v, sinks and captured ones.
 BOUND = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
+LENGTHS = ("q_lengths", "k_lengths", "q_starts", "k_starts", "q_offsets", "k_offsets")  # as the library names them
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,8 +96,7 @@ class Call:
         if self.q_lens is None and self.k_lens is None and self.q_starts is None:
             if self.q_offsets is None and self.k_offsets is None:
                 return ()
-        names = ("q_lengths", "k_lengths", "q_starts", "k_starts", "q_offsets", "k_offsets")
-        return [(name, x) for name, x in zip(names, self.tensors()[1:]) if x is not None]
+        return [(name, x) for name, x in zip(LENGTHS, self.tensors()[1:]) if x is not None]
 
 
 # --- its tensors ---

@@ -10,7 +10,7 @@ import torch
 from .. import _core
 from .._plans import LruCache
 from .._request import problem_line
-from .call import BoundCall
+from .call import LENGTHS, BoundCall
 from .plans import _CODES, fields_of
 
 # A multiple of the keys in every engine's tile. Engines round what is linear in k (ALiBi) relative to the tile, so the same bits
@@ -189,7 +189,7 @@ class PlanInputs:
         self.line = problem_line(direction="forward", **fields)
         mask = self.formulas.mask.replace(" ", "")
         self.used = [i for i, name in enumerate(self.formulas.names) if f"{name}[" in mask]
-        self.host = {name: None if x is None else x.cpu() for name, x in zip(_NAMES, call.tensors()[1:5])}
+        self.host = {name: None if x is None else x.cpu() for name, x in zip(LENGTHS[:4], call.tensors()[1:5])}
         self.captured, self.values = captured, call.values
 
     def plan(self, how, rank) -> str:
@@ -204,9 +204,6 @@ class PlanInputs:
             scalars=[(name, value) for (name, _), value in zip(self.formulas.scalars, self.values)],
             **{name: None if x is None else x.data_ptr() for name, x in self.host.items()},
         )
-
-
-_NAMES = ("q_lengths", "k_lengths", "q_starts", "k_starts")
 
 
 def values_of(tensor):
