@@ -119,7 +119,7 @@ def attention_backward(
     grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient of lse, if the
     loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions."""
     request = request_of(attention_backward, q, k, v, options)
-    return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
+    return _backward(request, grad_o, (o, lse), grads, grad_lse)
 
 
 def _wanted(request: Request, grads: Sequence[str] | None) -> list[str]:
@@ -139,17 +139,16 @@ def _lines(request: Request, wanted: Sequence[str], dlse: bool) -> tuple[str, st
 
 
 def _backward(
-    request: Request, grad_o: HostArray, saved: tuple[Any, Any], grads: Sequence[str] | None, grad_lse: Any
+    request: Request, grad_o: Any, saved: tuple[Any, Any], grads: Sequence[str] | None, grad_lse: Any
 ) -> dict[str, Any]:
     wanted = _wanted(request, grads)
     if not wanted:
         return {}
-    rows = _row_shape(request, "lse")
-    o = _same("o", host_array("o", saved[0]), _output_shape(request), request.q.dtype)
-    grad_o = _same("grad_o", grad_o, _output_shape(request), request.q.dtype)
-    lse = _same("lse", host_array("lse", saved[1]), rows, _exact(request), dense=True)
+    shape, rows = _output_shape(request), _row_shape(request, "lse")
+    o, grad_o = (_same(name, x, shape, request.q.dtype) for name, x in (("o", saved[0]), ("grad_o", grad_o)))
+    lse = _same("lse", saved[1], rows, _exact(request), dense=True)
     if grad_lse is not None:
-        grad_lse = _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
+        grad_lse = _same("grad_lse", grad_lse, rows, _exact(request), dense=True)
     forward, backward = _lines(request, wanted, grad_lse is not None)
     made = plan(backward, request.options.engine, forward)
     out = {name: new_array(*_gradient_shape(request, name)) for name in wanted}
@@ -178,7 +177,8 @@ def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
     return (), _exact(request)
 
 
-def _same(name: str, array: HostArray, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
+def _same(name: str, given: Any, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
+    array = host_array(name, given)
     if array.shape != shape or array.dtype != dtype:
         raise InvalidArgument(f"{name}: {array.dtype}{list(array.shape)}; must be {dtype}{list(shape)}")
     if dense and any(extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))):
@@ -206,7 +206,7 @@ def vjp(
     o, lse = _forward(request, ["lse"], backward)
 
     def pull(grad_o: Any, grad_lse: Any = None) -> dict[str, Any]:
-        return _backward(request, host_array("grad_o", grad_o), (o, lse), wanted, grad_lse)
+        return _backward(request, grad_o, (o, lse), wanted, grad_lse)
 
     pull.lse = lse  # type: ignore[attr-defined]
     return o, pull

@@ -183,7 +183,7 @@ def own_gradients(job, at, grads):
     for name in shared:
         grads[name] = grads[name].float() if grads[name].dtype in (torch.float16, torch.bfloat16) else grads[name]
         grads[name] = grads[name].contiguous()
-    job.ranks.sum([grads[name] for name in shared])
+    job.ranks.reduce([grads[name] for name in shared])
     of = lambda name: grads[name].to(types.get(name, grads[name].dtype)) if name in shared else None
     return [*out, of("sink"), *map(of, names)]
 
@@ -194,7 +194,7 @@ def largest(job, own, q):
         own = torch.full((q.shape[job.head_axis],), -torch.inf, device=q.device)
     out = own.new_full((own.shape[0] * job.plan.head_ranks,), -torch.inf)
     out.chunk(job.plan.head_ranks)[job.plan.member].copy_(own)
-    job.ranks.reduce([out], torch.distributed.ReduceOp.MAX)
+    job.ranks.reduce([out], "MAX")
     return out
 
 

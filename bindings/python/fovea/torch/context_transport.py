@@ -42,20 +42,16 @@ class Ranks:
         """sends: {rank: [tensors]}; receives: {rank: [shapes]}. The tensors of a pair make one message."""
         return Exchange(self, sends, receives, like)
 
-    def sum(self, tensors):
-        """Sums over all ranks, in place."""
-        self.reduce(tensors, dist.ReduceOp.SUM)
-
-    def reduce(self, tensors, operation):
+    def reduce(self, tensors, operation="SUM"):
+        """Over all ranks, in place."""
         for tensor in tensors:
             for group in self.groups:
-                attempt("adding up over ranks", dist.all_reduce, tensor, operation, group=group)
+                attempt("adding up over ranks", dist.all_reduce, tensor, getattr(dist.ReduceOp, operation), group=group)
 
     def same_seed(self, seed):
-        """The first rank's seed, on all ranks."""
+        """Makes it the first rank's on all ranks."""
         for group in reversed(self.groups):
             attempt("sharing the seed of dropout", dist.broadcast, seed, group=group, group_src=0)
-        return seed
 
     def agree(self, what: str, mistake: str = ""):
         """All ranks must ask for the same attention, and none may have made a mistake. Asked when it is new to this process;
