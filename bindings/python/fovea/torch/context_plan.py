@@ -99,17 +99,9 @@ class Side:
             return begin, end, {"k_offset": call.k_offset + begin, "k_lens": lengths}
         rows = [at + first for at, (first, _) in zip(self.starts, runs)]
         begin, end = rows[0] if rows else 0, self.starts[-1]
-        return (
-            begin,
-            end,
-            {
-                "k_starts": numbers([row - begin for row in (*rows, end)]),
-                "k_lens": numbers([last - first for first, last in runs]),
-                "k_offsets": numbers([call.k_offset + first for first, _ in runs]),
-                "k_offset": 0,
-                "max_k": max([last - first for first, last in runs], default=0),
-            },
-        )
+        starts, lengths = [row - begin for row in (*rows, end)], [last - first for first, last in runs]
+        fields = packed_fields("k", self.plan.device, starts, lengths, [call.k_offset + first for first, _ in runs])
+        return begin, end, {**fields, "k_lens": numbers(lengths)}
 
     def rows_among_all(self, piece):
         """The index of a piece's rows among all rows in the order of their positions."""

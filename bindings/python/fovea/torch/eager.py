@@ -38,13 +38,12 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_o, grad_lse=None, *_):
-        saved, (prepared, call, _) = ctx.saved_tensors, ctx.run
-        found, with_graph = None, torch.is_grad_enabled()  # by create_graph=True
-        if grad_lse is None and grad_o is not None and prepared.direct is not None and not with_graph:
+        saved, (prepared, call, _), found = ctx.saved_tensors, ctx.run, None
+        if grad_lse is None and grad_o is not None and prepared.direct is not None and not torch.is_grad_enabled():
             found = find(prepared, None, [grad_o, *saved], call.scale, call.values)
             if found is not None and found[0] is None:
                 return found[3]
-        return long_backward(ctx.run, saved, grad_o, grad_lse, (found, with_graph))
+        return long_backward(ctx.run, saved, grad_o, grad_lse, found)
 
     @staticmethod
     def jvp(ctx, _, *moving):
@@ -56,17 +55,16 @@ class Attention(torch.autograd.Function):
         return o, lse if "lse" in call.outputs else None, *(None,) * (len(OUTPUTS) - 1)
 
 
-def long_backward(run, saved, grad_o, grad_lse, how):
+def long_backward(run, saved, grad_o, grad_lse, found):
     """A backward that is not a direct call. If its gradients are to have a graph of their own, it is the operator."""
     prepared, call, has_sink = run
-    found, with_graph = how
     names = [name for name, *_ in prepared.captured]
     if grad_o is None and grad_lse is None:
         return (None,) * (5 + len(names))
     q, k, v, o, lse, *rest = saved
     captured = rest[: len(names)]
     sink = rest[len(names)] if has_sink else None
-    if with_graph:
+    if torch.is_grad_enabled():  # by create_graph=True
         grad_o = zeros_like(o) if grad_o is None else grad_o
         at = (q, k, v, sink, captured, o.detach(), lse.detach(), grad_o, grad_lse)
         return (None, *ops.by_argument(call, ops.attention_backward(*at, *call.tensors(), *ops.texts_of(call))))
