@@ -17,8 +17,7 @@ from .context_job import Job
 from .context_plan import plan_of
 from .context_ring import ring_backward, ring_forward
 from .context_transport import Ranks
-from .modifiers import Formulas
-from .tangents import captured_names
+from .modifiers import Formulas, names_of
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 ORDERS = ("contiguous", "zigzag")
@@ -172,7 +171,7 @@ def own_gradients(job, at, grads):
     for name, x, side in zip("qkv", at[1:4], (job.plan.q, job.plan.k, job.plan.k)):
         found = grads.get(name)
         out.append(None if found is None else job.collect_heads(found.to(x.dtype), side))
-    names = captured_names(call)
+    names = names_of(call)[4:]
     shared = [name for name in ("sink", *names) if name in call.wants.split(",")]
     if "sink" in shared:
         grads["sink"] = job.all_heads(grads["sink"])

@@ -6,10 +6,11 @@ import dataclasses
 import torch
 
 from .._core import OUTPUTS
-from . import ops, runtime, tangents, vmap
+from . import ops, runtime, vmap
 from .block_tables import settled
 from .call import PLAIN, BoundCall, resolved, zeros_like
 from .call_cache import find
+from .modifiers import names_of
 from .state import is_forward_mode, is_watched, place, transforms
 
 NONE = (None,) * len(OUTPUTS)
@@ -49,7 +50,7 @@ class Attention(torch.autograd.Function):
     def jvp(ctx, _, *moving):
         call = ctx.at.call
         with torch.no_grad():
-            o, lse, _ = tangents.tangent(ctx.at, dict(zip(tangents.names_of(call), moving)), "")
+            o, lse, _ = runtime.tangent(ctx.at, dict(zip(names_of(call), moving)), "")
         if not call.outputs:
             return o
         return o, lse if "lse" in call.outputs else None, *(None,) * (len(OUTPUTS) - 1)

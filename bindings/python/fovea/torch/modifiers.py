@@ -61,6 +61,11 @@ class Formulas:
         return out
 
 
+def names_of(call):
+    """What gradients are called, in the order of a call's tensors."""
+    return ["q", "k", "v", "sink", *Formulas.parse(call.formulas).names]
+
+
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
     """`like` is the query: captured tensors must be on its device."""
     modifiers = (score_mod, mask_mod, bprop)

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from .._core import OUTPUTS, Unsupported
-from . import runtime, tangents
+from . import runtime
 from .block_tables import settled
 from .call import BOUND, BoundCall, Call, dense_like, heads_of, rows_dtype, rows_shape
+from .modifiers import names_of
 
 
 def pack_options(call: Call) -> str:
@@ -57,7 +58,7 @@ def bound_call(rest, *tensors) -> BoundCall:
 def by_argument(call, found):
     """What was found for call.wants, in the order of a call's tensors."""
     found = dict(zip(call.wants.split(","), found))
-    return [found.get(name) for name in tangents.names_of(call)]
+    return [found.get(name) for name in names_of(call)]
 
 
 @operator("attention", returns=f"({', '.join(['Tensor'] * (1 + len(OUTPUTS)))})")
@@ -92,7 +93,7 @@ def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
 def attention_tangent(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
     """The changes of o, of lse and of the gradients that are wanted, if the tensors that `names` lists change by `moving`."""
     at = bound_call(rest, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-    o, lse, grads = tangents.tangent(at, dict(zip(names.split(","), moving)), at.call.wants)
+    o, lse, grads = runtime.tangent(at, dict(zip(names.split(","), moving)), at.call.wants)
     return [o.contiguous(), lse, *(grads[name] for name in at.call.wants.split(",") if name)]
 
 
@@ -103,7 +104,7 @@ def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
 
 
 def fresh_gradients(call, tensors):
-    sources = dict(zip(tangents.names_of(call), tensors))
+    sources = dict(zip(names_of(call), tensors))
     fresh = lambda name, x: dense_like(x) if name in ("q", "k", "v") else x.new_empty(x.shape)
     return [fresh(name, sources[name]) for name in call.wants.split(",") if name]
 
@@ -140,7 +141,7 @@ def along_gradients(ctx, changes, needed=None):
     at = (q, k, v, sink, captured, o, lse, grad_o, grad_lse)
     changes = dict(zip(call.wants.split(","), changes))
     if needed is not None:
-        call.wants = ",".join(name for name, need in zip(tangents.names_of(call), needed) if need)
+        call.wants = ",".join(name for name, need in zip(names_of(call), needed) if need)
     o_change, lse_change, *grads = along(ctx.texts, bound, at, changes, call.wants)
     return by_argument(call, grads), o_change, None if grad_lse is None else lse_change
 

@@ -9,10 +9,9 @@ import torch
 from .._core import OUTPUTS
 from .._request import AXES, substitute
 from . import ops
-from .modifiers import Formulas
+from .modifiers import Formulas, names_of
 from .ops import COUNT
 from .state import is_forward_mode
-from .tangents import names_of
 
 
 def rule(operator, *more):
