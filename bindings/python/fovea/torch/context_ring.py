@@ -99,7 +99,8 @@ def ring_backward(job, at):
     call = dataclasses.replace(call, wants=",".join(wants), parts=True)
     keys = {piece: [job.piece(x, job.plan.k, piece) for x in (k, v)] for piece in job.plan.held}
     names = [name for name in ("k", "v") if name in wants]
-    like = {"k": k.to(rows_dtype(q)).detach(), "v": v.to(rows_dtype(q)).detach()} if names else {}
+    # Of the shape and type of sums, without memory.
+    like = {name: x.new_empty((), dtype=rows_dtype(q)).expand(x.shape) for name, x in zip("qkv", (q, k, v))}
     steps, returning = job.plan.steps, []
     for i, step in enumerate(steps):
         found = {piece: Sums() for piece in {*step["received"], *(job.plan.held if i == 0 else ())}}
@@ -128,7 +129,7 @@ def ring_backward(job, at):
         grads[name] = job.held_or_zeros(job.plan.k, {piece: own[piece].get(name) for piece in own}, like[name])
     if "q" in wants:
         found = {piece: grads.pop(f"q{piece}", None) for piece in job.plan.held}
-        grads["q"] = job.held_or_zeros(job.plan.q, found, q.to(rows_dtype(q)))
+        grads["q"] = job.held_or_zeros(job.plan.q, found, like["q"])
     return with_sink_gradient(job, at, grads)
 
 
