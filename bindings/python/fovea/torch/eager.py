@@ -117,7 +117,7 @@ def attend_found(found, call=None):
         call.formulas, call.wants, call.values = prepared.call.formulas, prepared.call.wants, found.values
     q, k, v = tensors[:3]
     sink = tensors[3] if "sink" in prepared.roles else None
-    captured = runtime.captured_by(prepared, tensors)
+    captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
     outputs = runtime.run_forward(prepared, BoundCall(call, q, k, v, sink, captured), found.where)
     return differentiable((prepared, call, outputs), (q, k, v, sink, *captured)) if call.wants else outputs
 

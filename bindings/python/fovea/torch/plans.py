@@ -7,7 +7,7 @@ import torch
 
 from .. import _core
 from .._arrays import CODES, dense_strides
-from .._core import InvalidArgument
+from .._core import OUTPUTS, InvalidArgument
 from .._request import problem_line
 from .arguments import check_ranks
 from .call import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
@@ -32,7 +32,7 @@ class Prepared:
         "scalars",
         "wanted",
         "o",  # shape and strides of the output
-        "extents",  # shapes and strides of other outputs: {"rows": ..., "heads": ...}
+        "outputs",  # shape and strides of each of OUTPUTS; None if it is not written
         "inputs",  # (name, shape, strides) of the gradients of q, k and v
         "on_cpu",
         "plain",  # does a call bind only q, k, v, outputs and captured tensors?
@@ -170,10 +170,12 @@ def prepare_forward(at, where) -> Prepared:
     call, q, v = at.call, at.q, at.v
     check_ranks(call.layout, q, at.k, v)
     *problems, formulas = forward_problem(at, where[2])
-    out = prepared(problems, at, formulas, (), ["q", "k", "v", "o", *call.written()], where)
+    written = call.written()
+    out = prepared(problems, at, formulas, (), ["q", "k", "v", "o", *written], where)
     o, rows = dense_like(meta(q), v.shape[-1]), tuple(rows_shape(call.layout, q))
     out.o = tuple(o.shape), o.stride()
-    out.extents = {"rows": (rows, dense_strides(rows)), "heads": ((heads_of(call.layout, q),), (1,))}
+    extents = {"rows": (rows, dense_strides(rows)), "heads": ((heads_of(call.layout, q),), (1,))}
+    out.outputs = [extents[extent] if name in written else None for name, extent in OUTPUTS.items()]
     return out
 
 

@@ -50,10 +50,10 @@ def keep_plan(found, call, sink, formulas):
     if all(x.data_ptr() == found.tensors[i].data_ptr() for x, i in pairs):
         made = [0 if is_like_its_output(q, v.shape[-1]) else output(*prepared.o, q.dtype, q.device)]
         returned = [0] + [-1] * len(OUTPUTS)
-        for i, (name, extent) in enumerate(OUTPUTS.items(), 1):
-            if name in prepared.roles:
+        for i, lies in enumerate(prepared.outputs, 1):
+            if lies is not None:
                 returned[i] = len(made)
-                made.append(output(*prepared.extents[extent], rows_dtype(q), q.device))
+                made.append(output(*lies, rows_dtype(q), q.device))
         inputs = [*range(3), *(~i for i in range(len(made))), *prepared.slots]
         prepared.direct = direct_call(prepared, made, inputs, returned, q.device)
     found.prepared = TABLE.put(found.key, prepared)
@@ -92,12 +92,11 @@ def run_forward(prepared, at, where):
     call, q, k, v = at[:4]
     device = q.device
     o = _empty(*prepared.o, dtype=part_dtype(call, q), device=device)
-    outputs, written = [o], call.written()
-    pointers = [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
-    for name, extent in OUTPUTS.items():
+    outputs, pointers = [o], [q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()]
+    for lies in prepared.outputs:
         made = None
-        if name in written:
-            made = _empty(*prepared.extents[extent], dtype=rows_dtype(q), device=device)
+        if lies is not None:
+            made = _empty(*lies, dtype=rows_dtype(q), device=device)
             pointers.append(made.data_ptr())
         outputs.append(made)
     launch(prepared, at, pointers, (), where)
@@ -131,12 +130,13 @@ def launch(prepared, at, pointers, grads, where):
 def run_with_numbers(prepared, call, pointers, where, workspace=(), **bound):
     """Runs a plan whose call has offsets or a seed by value: these are given to Plan.run by name."""
     bound.update(zip(prepared.roles, pointers))
-    given = iter(pointers[len(prepared.roles) :])
-    entries = [(name, next(given), code, extents, strides) for name, code, extents, strides in prepared.captured]
-    bound["tensors"] = [
-        entry if gradient is None else (*entry, next(given), entry[2], gradient)
-        for entry, gradient in zip(entries, prepared.gradients)
-    ]
+    if prepared.captured:
+        given = iter(pointers[len(prepared.roles) :])
+        entries = [(name, next(given), code, extents, strides) for name, code, extents, strides in prepared.captured]
+        bound["tensors"] = [
+            entry if gradient is None else (*entry, next(given), entry[2], gradient)
+            for entry, gradient in zip(entries, prepared.gradients)
+        ]
     if workspace:
         bound["workspace"], bound["workspace_bytes"] = workspace
     if call.scale != DEFAULT_SCALE:
@@ -144,8 +144,8 @@ def run_with_numbers(prepared, call, pointers, where, workspace=(), **bound):
     if prepared.scalars:
         bound["scalars"] = list(zip(prepared.scalars, call.values))
     for name in ("q_offset", "k_offset", "b_offset", "h_offset"):
-        if getattr(call, name):
-            bound[name] = getattr(call, name)
+        if number := getattr(call, name):
+            bound[name] = number
     if call.dropout and not prepared.seed_at:
         bound["seed"] = int(call.seed) & 0xFFFFFFFFFFFFFFFF
     prepared.plan.run(**bound, stream=where[0], threads=where[1])
