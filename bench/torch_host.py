@@ -79,10 +79,10 @@ def library_alone(forward, device):
         held = forward()
     finally:
         runtime.launch = launch
-    prepared, call, pointers, *_, where, _ = seen[-1]
+    prepared, at, pointers, _, where = seen[-1]
     space = torch.empty(prepared.workspace, dtype=torch.uint8, device=device)
     workspace = (space.data_ptr(), prepared.workspace) if prepared.workspace else ()
-    arguments = (tuple(pointers), where[0], where[1], workspace, call.scale, call.values)
+    arguments = (tuple(pointers), where[0], where[1], workspace, at.call.scale, at.call.values)
     return lambda: (held, space) and prepared.caller.run(*arguments)
 
 

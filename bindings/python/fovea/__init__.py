@@ -12,6 +12,7 @@ from ._core import (
     OutOfMemory,
     Unsupported,
     cache_limit,
+    engines,
     release_workspaces,
     set_log,
 )
@@ -21,13 +22,6 @@ from ._request import TraceError
 from .picture import Picture
 from .program import Program, formula
 from .report import Explanation, cache_stats, doctor, explain, load_bundle
-
-
-def engines() -> tuple[str, ...]:
-    """Names of all engines, best first."""
-    from ._core import engines as names
-
-    return tuple(names())
 
 
 __version__ = _version()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import _core
@@ -81,7 +82,7 @@ def _from_protocol(name: str, array: Any) -> HostArray:
     return HostArray(view.pointer, view.shape, view.strides, view.dtype, view)
 
 
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides in elements."""
     strides, step = [], 1
     for extent in reversed(shape):

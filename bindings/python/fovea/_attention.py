@@ -75,7 +75,7 @@ def request_of(function: Callable, q: Any, k: Any, v: Any, given: dict[str, Any]
 
 
 def _forward(request: Request, returned: Sequence[str], partner: str | None) -> Any:
-    made = plan(request.line("forward", **dict.fromkeys(returned, True)), request.options.engine, None, partner)
+    made = plan(request.line("forward", **dict.fromkeys(returned, True)), request.options.engine, partner)
     o, o_seen = new_array(_output_shape(request), request.q.dtype)
     extra = {name: new_array(_row_shape(request, name), _exact(request)) for name in returned}
     bound = request.bindings(captured={}, q=request.q, k=request.k, v=request.v, o=o_seen)
@@ -119,7 +119,7 @@ def attention_backward(
     grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient of lse, if the
     loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions."""
     request = request_of(attention_backward, q, k, v, options)
-    return _backward(request, host_array("grad_o", grad_o), (o, lse), grads, grad_lse)
+    return _backward(request, grad_o, (o, lse), grads, grad_lse)
 
 
 def _wanted(request: Request, grads: Sequence[str] | None) -> list[str]:
@@ -139,26 +139,24 @@ def _lines(request: Request, wanted: Sequence[str], dlse: bool) -> tuple[str, st
 
 
 def _backward(
-    request: Request, grad_o: HostArray, saved: tuple[Any, Any], grads: Sequence[str] | None, grad_lse: Any
+    request: Request, grad_o: Any, saved: tuple[Any, Any], grads: Sequence[str] | None, grad_lse: Any
 ) -> dict[str, Any]:
     wanted = _wanted(request, grads)
     if not wanted:
         return {}
-    rows = _row_shape(request, "lse")
-    o = _same("o", host_array("o", saved[0]), _output_shape(request), request.q.dtype)
-    grad_o = _same("grad_o", grad_o, _output_shape(request), request.q.dtype)
-    lse = _same("lse", host_array("lse", saved[1]), rows, _exact(request), dense=True)
-    dlse = (
-        None if grad_lse is None else _same("grad_lse", host_array("grad_lse", grad_lse), rows, _exact(request), dense=True)
-    )
-    forward, backward = _lines(request, wanted, dlse is not None)
-    made = plan(backward, request.options.engine, None, forward)
+    shape, rows = _output_shape(request), _row_shape(request, "lse")
+    o, grad_o = (_same(name, x, shape, request.q.dtype) for name, x in (("o", saved[0]), ("grad_o", grad_o)))
+    lse = _same("lse", saved[1], rows, _exact(request), dense=True)
+    if grad_lse is not None:
+        grad_lse = _same("grad_lse", grad_lse, rows, _exact(request), dense=True)
+    forward, backward = _lines(request, wanted, grad_lse is not None)
+    made = plan(backward, request.options.engine, forward)
     out = {name: new_array(*_gradient_shape(request, name)) for name in wanted}
     captured = {request.modifier.names.get(name, name): seen for name, (_, seen) in out.items()}
     operands = {"q": request.q, "k": request.k, "v": request.v, "o": o, "grad_o": grad_o}
     operands |= {f"grad_{name}": out[name][1] for name in ("q", "k", "v") if name in out}
     bound = request.bindings(captured=captured, **operands)
-    bound |= {"lse": lse.pointer, "grad_lse": dlse.pointer if dlse is not None else None}
+    bound |= {"lse": lse.pointer, "grad_lse": None if grad_lse is None else grad_lse.pointer}
     if "sinks" in out:
         bound["grad_sink"] = out["sinks"][1].pointer
     with in_words_of_arguments():
@@ -179,7 +177,8 @@ def _gradient_shape(request: Request, name: str) -> tuple[tuple[int, ...], str]:
     return (), _exact(request)
 
 
-def _same(name: str, array: HostArray, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
+def _same(name: str, given: Any, shape: tuple[int, ...], dtype: str, dense: bool = False) -> HostArray:
+    array = host_array(name, given)
     if array.shape != shape or array.dtype != dtype:
         raise InvalidArgument(f"{name}: {array.dtype}{list(array.shape)}; must be {dtype}{list(shape)}")
     if dense and any(extent > 1 and a != b for extent, a, b in zip(shape, array.strides, dense_strides(shape))):
@@ -207,7 +206,7 @@ def vjp(
     o, lse = _forward(request, ["lse"], backward)
 
     def pull(grad_o: Any, grad_lse: Any = None) -> dict[str, Any]:
-        return _backward(request, host_array("grad_o", grad_o), (o, lse), wanted, grad_lse)
+        return _backward(request, grad_o, (o, lse), wanted, grad_lse)
 
     pull.lse = lse  # type: ignore[attr-defined]
     return o, pull

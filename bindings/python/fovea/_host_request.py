@@ -80,15 +80,8 @@ class Request:
         options, sizes = self.options, self.sizes
         # If an extent equals several of these, the first one is its declaration.
         named = {"Sq": sizes.sq, "Skv": sizes.skv, "H": options.h_global or sizes.h, "B": sizes.b}
-        modifier = read_modifiers(
-            options.score_mod,
-            options.mask_mod,
-            options.score_mod_bprop,
-            options.tensors,
-            options.scalars,
-            named,
-            in_double=self.q.dtype == "f64",
-        )
+        modifiers = (options.score_mod, options.mask_mod, options.score_mod_bprop)
+        modifier = read_modifiers(modifiers, options.tensors, options.scalars, named, in_double=self.q.dtype == "f64")
         modifier.mask = both_masks(modifier.mask, window_mask(options.is_causal, options.window_size))
         return modifier
 
@@ -107,14 +100,11 @@ class Request:
         common |= {name: bool(getattr(options, name)) for name in FLAGS}
         return problem_line(**common, **self.modifier.fields(), **fields)
 
-    def by_axes(self, array: HostArray) -> tuple[int, tuple[int, int, int, int]]:
-        """(pointer, strides by batch, head, position, feature), as Plan.run takes a tensor."""
-        return array.pointer, by_axes(array.strides, self.options.layout, 0)  # type: ignore[return-value]
-
     def bindings(self, captured: Mapping[str, HostArray], **operands: HostArray) -> dict[str, Any]:
         """The keywords of Plan.run: operands by name; `captured` has the arrays for gradients of captured tensors and scalars."""
         options, modifier = self.options, self.modifier
-        bound: dict[str, Any] = {name: self.by_axes(array) for name, array in operands.items()}
+        strides = {name: by_axes(array.strides, options.layout, 0) for name, array in operands.items()}
+        bound: dict[str, Any] = {name: (array.pointer, strides[name]) for name, array in operands.items()}
         bound["tensors"] = tuple(array.captured(name, captured.get(name)) for name, (_, array) in modifier.tensors.items())
         bound["scalars"] = tuple(
             (name, value, 0, captured[name].pointer if name in captured else 0)

@@ -12,7 +12,6 @@ from ._arrays import HostArray, host_array
 from ._core import InvalidArgument
 from ._request import (
     FLOATS,
-    both_masks,
     check_callback_scalars,
     check_captured_name,
     check_modifiers,
@@ -21,9 +20,14 @@ from ._request import (
     one_is_a_callback,
     scalars_of,
     symbolic_extents,
-    two_derivatives,
 )
-from .program import Program
+from .program import Program, Texts, combined, texts_of
+
+_KINDS = {
+    "score_mod": "a formula text, a fovea.Program or a callback (graph, score, tensors)",
+    "mask_mod": "a formula text of positions, or a fovea.Program with a mask alone",
+    "score_mod_bprop": "a formula text of score and grad, or a fovea.Program with a bprop",
+}
 
 
 @dataclasses.dataclass
@@ -82,6 +86,27 @@ class _ModifierReader:
         for name, *_ in program.scalars:
             self.add_scalar(name)
 
+    def read(self, name: str, modifier: Any) -> Texts:
+        if not isinstance(modifier, (str, Program)):
+            raise no_modifier(name, modifier, _KINDS[name])
+        if isinstance(modifier, Program):
+            self.add_program(modifier)
+        return texts_of(name, modifier, self.in_double)
+
+    def record(self, score_mod: Any, bprop: Any) -> None:
+        if bprop is not None and not callable(bprop):
+            raise one_is_a_callback()
+        arrays = {key: host_array(f"tensors[{key!r}]", array) for key, array in self.tensors.items()}
+        sizes = tuple(self.sizes[name] for name in ("B", "H", "Sq", "Skv"))
+        recorded = recorder.record(score_mod, bprop, tensors=arrays, sizes=sizes)  # type: ignore[arg-type]
+        self.made.mod, self.made.bprop = recorded.mod, recorded.bprop
+        for capture in recorded.captures:
+            self.add_tensor(capture.key, capture.name, capture.extents)
+        # A tensor that the callback does not use is declared all the same: its gradient is zero.
+        for key in self.tensors:
+            if key not in self.made.names:
+                self.add_tensor(key, f"unused_{len(self.made.names)}", None)
+
     def add_the_rest(self) -> None:
         """What texts capture is declared as it is given."""
         for key in self.tensors:
@@ -93,32 +118,35 @@ class _ModifierReader:
 
 
 def read_modifiers(
-    score_mod: Any,
-    mask_mod: Any,
-    score_mod_bprop: Any,
+    modifiers: tuple[Any, Any, Any],
     tensors: Mapping[str, Any] | None,
     scalars: Mapping[str, Any] | None,
     sizes: dict[str, int],
     in_double: bool,
 ) -> Modifier:
-    """The arguments of a call as one Modifier. `sizes` are B, H, Sq and Skv by these names; `in_double`: q is f64."""
-    modifiers = (score_mod, mask_mod, score_mod_bprop)
+    """score_mod, mask_mod and score_mod_bprop as one Modifier. `sizes` are B, H, Sq and Skv by these names; `in_double`: q is
+    f64."""
     if modifiers == (None, None, None) and not tensors and not scalars:
         return Modifier()
     check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
     tensors, numbers = tensors or {}, {name: _number(name, value) for name, value in (scalars or {}).items()}
     for name in (*tensors, *numbers):
         check_captured_name(name)
+    score_mod, mask_mod, bprop = modifiers
     programs = [x for x in modifiers if isinstance(x, Program)]
     has_text, has_callback = any(isinstance(x, str) for x in modifiers), recorder.is_callback(score_mod)
     if has_callback and not has_text:
         check_callback_scalars(numbers)
     values = scalars_of(programs, has_text or has_callback, tensors, numbers)
-    reader = _ModifierReader(tensors, values, sizes, in_double, Modifier())
-    _read_score_mod(reader, score_mod, score_mod_bprop)
-    _read_mask_mod(reader, mask_mod)
+    made = Modifier()
+    reader = _ModifierReader(tensors, values, sizes, in_double, made)
+    if has_callback:
+        _, made.mask, _ = combined((None, mask_mod, None), reader.read)
+        reader.record(score_mod, bprop)
+    else:
+        made.mod, made.mask, made.bprop = combined(modifiers, reader.read)
     reader.add_the_rest()
-    return reader.made
+    return made
 
 
 def _number(name: str, value: Any) -> float:
@@ -127,59 +155,3 @@ def _number(name: str, value: Any) -> float:
         raise no_number(name, value)
     is_whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u")
     return int(value) if is_whole else float(value)
-
-
-def _read_score_mod(reader: _ModifierReader, score_mod: Any, bprop: Any) -> None:
-    made = reader.made
-    if score_mod is None:
-        return
-    if isinstance(score_mod, str):
-        made.mod = score_mod
-    elif isinstance(score_mod, Program):
-        made.mod, made.mask, made.bprop = score_mod.texts(reader.in_double)
-        reader.add_program(score_mod)
-    elif recorder.is_callback(score_mod):
-        _record(reader, score_mod, bprop)
-        return
-    else:
-        raise no_modifier("score_mod", score_mod, "a formula text, a fovea.Program or a callback (graph, score, tensors)")
-    if bprop is None:
-        return
-    if made.bprop is not None:
-        raise two_derivatives()
-    if isinstance(bprop, Program) and bprop.bprop:
-        reader.add_program(bprop)
-        bprop = bprop.texts(reader.in_double)[2]
-    if callable(bprop):
-        raise one_is_a_callback()
-    if not isinstance(bprop, str):
-        raise no_modifier("score_mod_bprop", bprop, "a formula text of score and grad, or a fovea.Program with a bprop")
-    made.bprop = bprop
-
-
-def _record(reader: _ModifierReader, score_mod: Any, bprop: Any) -> None:
-    if bprop is not None and not callable(bprop):
-        raise one_is_a_callback()
-    arrays = {key: host_array(f"tensors[{key!r}]", array) for key, array in reader.tensors.items()}
-    sizes = tuple(reader.sizes[name] for name in ("B", "H", "Sq", "Skv"))
-    recorded = recorder.record(score_mod, bprop, tensors=arrays, sizes=sizes)  # type: ignore[arg-type]
-    reader.made.mod, reader.made.bprop = recorded.mod, recorded.bprop
-    for capture in recorded.captures:
-        reader.add_tensor(capture.key, capture.name, capture.extents)
-    # A tensor that the callback does not use is declared all the same: its gradient is zero.
-    for key in reader.tensors:
-        if key not in reader.made.names:
-            reader.add_tensor(key, f"unused_{len(reader.made.names)}", None)
-
-
-def _read_mask_mod(reader: _ModifierReader, mask_mod: Any) -> None:
-    if mask_mod is None:
-        return
-    if isinstance(mask_mod, str):
-        mask = mask_mod
-    elif isinstance(mask_mod, Program) and mask_mod.mask and not mask_mod.mod:
-        reader.add_program(mask_mod)
-        mask = mask_mod.texts(reader.in_double)[1]
-    else:
-        raise no_modifier("mask_mod", mask_mod, "a formula text of positions, or a fovea.Program with a mask alone")
-    reader.made.mask = both_masks(reader.made.mask, mask)

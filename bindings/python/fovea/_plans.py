@@ -74,15 +74,15 @@ def _at_exit() -> None:
 _plans = LruCache(256)
 
 
-def plan(line: str, engine: str | None = None, device: str | None = None, partner: str | None = None) -> _core.Plan:
+def plan(line: str, engine: str | None, partner: str | None) -> _core.Plan:
     """The plan of a problem line of one direction. `partner` is the line of the other half of a training pair."""
     # FOVEA_ENGINE chooses if no engine is named, and may change while a process runs.
-    key = (line, engine or _core.environment_engine(), device, partner)
+    key = (line, engine or _core.environment_engine(), partner)
     made = _plans.get(key)
     if made is None:
         with in_words_of_arguments():
             other = _core.Problem(partner) if partner else None
-            made = _plans.put(key, _core.Plan(_core.Problem(line), engine=engine, device=device, partner=other))
+            made = _plans.put(key, _core.Plan(_core.Problem(line), engine=engine, partner=other))
     return made
 
 

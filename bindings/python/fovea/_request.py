@@ -100,6 +100,14 @@ def sizes_of(
     return Sizes(packed[0], h, hkv, packed[1], packed[2], d, dv, sq, skv)
 
 
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
+
+
+def substitute(text: str, words: Mapping[str, str]) -> str:
+    """A formula with each whole word that is a key replaced by its value."""
+    return _WORD.sub(lambda found: words.get(found[0], found[0]), text)
+
+
 def both_masks(*masks: str | None) -> str | None:
     """The mask that keeps what all of them keep; None if there is none."""
     there = [mask for mask in masks if mask]
@@ -172,7 +180,8 @@ def scale_of(scale: Any) -> float | None:
 
 
 def dropout_of(rate: Any, name: str = "dropout_p") -> float:
-    is_number = isinstance(rate, (int, float)) or hasattr(rate, "__float__")  # in this order: Dynamo's numbers have no hasattr
+    # In this order: Dynamo's numbers have no hasattr.
+    is_number = isinstance(rate, (int, float)) or hasattr(rate, "__float__")
     if not is_number or not 0.0 <= rate < 1.0:
         raise InvalidArgument(f"{name}={rate!r}: must be at least 0 and below 1")
     return float(rate)
@@ -215,7 +224,7 @@ def check_starts(name: str, q_shape: Sequence[int], k_shape: Sequence[int], k_na
     """Starts of packed sequences, of queries and of keys: as many of both."""
     for each, shape, wanted in ((name, q_shape, "B + 1"), (k_name or name, k_shape, q_shape[0] if q_shape else 0)):
         if len(shape) != 1 or shape[0] == 0 or (wanted != "B + 1" and wanted != shape[0]):
-            raise InvalidArgument(f"{each}: shape {list(shape)}; must be [{wanted}], one start more than there are sequences")
+            raise InvalidArgument(f"{each}: shape {list(shape)}; must be [{wanted}], one more than there are sequences")
 
 
 def is_a_pair(given: Any) -> bool:
@@ -255,19 +264,14 @@ def by_arguments(text: str) -> str:
     """A message of the library in the words of Python's arguments: names that formulas do not know, lengths and starts."""
     argument = {"lengths": "seq_lens", "starts": "cu_seqlens"}
     sides = {"q": "queries", "k": "keys"}
-    text = re.sub(
-        r"\b([qk])_(lengths|starts)(\[\d+\]=-?\d+)", lambda x: f"{argument[x[2]]}{x[3]} of {sides[x[1]]}", text
-    )
+    text = re.sub(r"\b([qk])_(lengths|starts)(\[\d+\]=-?\d+)", lambda x: f"{argument[x[2]]}{x[3]} of {sides[x[1]]}", text)
     text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', r"give it as tensors={'\1': ...}", text)
-    return text.replace("captured names are declared with tensor=... or scalar=...", "give it in tensors={...} or scalars={...}")
+    declared = "captured names are declared with tensor=... or scalar=..."
+    return text.replace(declared, "give it in tensors={...} or scalars={...}")
 
 
 def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
     return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")
-
-
-def two_derivatives() -> InvalidArgument:
-    return InvalidArgument("score_mod_bprop: given, but score_mod is a Program with a bprop of its own; give one of them")
 
 
 def one_is_a_callback() -> InvalidArgument:
@@ -291,7 +295,7 @@ def not_given(argument: str, name: str) -> InvalidArgument:
     return InvalidArgument(f"{argument}: no {name!r}, which the program captures")
 
 
-def scalars_of(programs: Iterable[Any], has_text: bool, tensors: Mapping[str, Any], scalars: Mapping[str, Any]) -> dict[str, Any]:
+def scalars_of(programs: Iterable[Any], has_text: bool, tensors: Mapping, scalars: Mapping) -> dict[str, Any]:
     """The scalars that are given, numbers, and the defaults of Programs for the others. Whatever Programs capture must be given,
     and without a text, which may name anything, nothing else."""
     values, captured = dict(scalars), set()
@@ -353,6 +357,20 @@ def problem_line(*, tensors: Iterable[tuple] = (), scalars: Iterable[tuple] = ()
 def program_line(mod=None, mask=None, bprop=None, tensors: Iterable[tuple] = (), scalars: Iterable[tuple] = ()) -> str:
     """The line of formulas with what they capture."""
     return problem_line(mod=mod or None, mask=mask or None, bprop=bprop or None, tensors=tensors, scalars=scalars)
+
+
+def float_text(x: float) -> str:
+    """A float as a literal, which reads back as the same f32."""
+    if x != x:
+        return "nan"
+    size = abs(x)
+    if size >= 3.4028235677973366e38:  # rounds to infinity in f32
+        text = "inf"
+    elif size <= 7.006492321624085e-46:  # rounds to zero
+        text = "0.0"
+    else:
+        text = repr(float(size))  # of NumPy's numbers, too
+    return text if math.copysign(1.0, x) > 0 else f"(-{text})"
 
 
 def symbolic_extents(shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:

@@ -60,11 +60,15 @@ def by_keys(bias, heads):
     return bias.view(-1, heads, 1, bias.shape[-1])
 
 
-class BloomAttention(modeling_bloom.BloomAttention):
+class Noted:
+    """Notes the configuration of its model."""
+
     def __init__(self, config, *args, **kwargs):
         super().__init__(config, *args, **kwargs)
         _configs[id(config)] = config
 
+
+class BloomAttention(Noted, modeling_bloom.BloomAttention):
     def forward(self, hidden_states, residual, alibi, attention_mask, layer_past=None, output_attentions=False, **rest):
         if not isinstance(attention_mask, Wrapped) or (self.pretraining_tp > 1 and self.slow_but_exact):
             rest |= {"layer_past": layer_past, "output_attentions": output_attentions}
@@ -83,11 +87,7 @@ class BloomAttention(modeling_bloom.BloomAttention):
         return modeling_bloom.dropout_add(self.dense(o), residual, self.hidden_dropout, self.training), None
 
 
-class MptAttention(modeling_mpt.MptAttention):
-    def __init__(self, config, *args, **kwargs):
-        super().__init__(config, *args, **kwargs)
-        _configs[id(config)] = config
-
+class MptAttention(Noted, modeling_mpt.MptAttention):
     def forward(self, hidden_states, position_bias, past_key_values=None, attention_mask=None, **rest):
         if not isinstance(attention_mask, Wrapped):
             return super().forward(hidden_states, position_bias, past_key_values, attention_mask, **rest)
@@ -118,12 +118,8 @@ class MptBlock(modeling_mpt.MptBlock):
         return super().forward(*args, attention_mask=attention_mask, output_attentions=output_attentions, **rest)
 
 
-class FalconAttention(modeling_falcon.FalconAttention):
+class FalconAttention(Noted, modeling_falcon.FalconAttention):
     """Its dropout is drawn beside ALiBi only, as in the model's own code."""
-
-    def __init__(self, config, *args, **kwargs):
-        super().__init__(config, *args, **kwargs)
-        _configs[id(config)] = config
 
     def forward(self, hidden_states, alibi, attention_mask, layer_past=None, position_embeddings=None, **rest):
         if not isinstance(attention_mask, Wrapped):

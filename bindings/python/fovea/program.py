@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._request import program_line
+from ._request import both_masks, program_line, substitute
 
 if TYPE_CHECKING:
     from .picture import Picture
 
 _LINE = re.compile(r"\s*(mod|mask|bprop|tensor|scalar)\s*=(?!=)")
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Text(str):
@@ -108,13 +107,12 @@ class Program:
         return isinstance(other, Program) and self.core == other.core
 
     def __hash__(self) -> int:
-        # Equality ignores names, so the hash must, too: each name becomes its place in canonical
-        # order.
+        # Equality ignores names, so the hash must, too: each name becomes its place in canonical order.
         if self._hash is None:
             places = {name: f"t{i}" for i, (name, *_) in enumerate(self.tensors)}
             places |= {name: f"s{i}" for i, (name, *_) in enumerate(self.scalars)}
             formulas = " ".join(text or "-" for text in (self.mod, self.mask, self.bprop))
-            self._hash = hash(_WORD.sub(lambda found: places.get(found[0], found[0]), formulas))
+            self._hash = hash(substitute(formulas, places))
         return self._hash
 
     def __repr__(self) -> str:
@@ -183,3 +181,32 @@ def _declared_scalar(name: str, given: object) -> tuple:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise _core.InvalidArgument(f"scalars[{name!r}]={given!r}: must be a number (its default), 'f32' or 'i32'")
     return name, "i32" if isinstance(given, int) else "f32", given
+
+
+# --- modifiers of a call that are formulas, for every front end ---
+
+Texts = tuple[str | None, str | None, str | None]
+MODIFIERS = ("score_mod", "mask_mod", "score_mod_bprop")
+
+
+def texts_of(name: str, modifier: str | Program, in_double: bool) -> Texts:
+    """(mod, mask, bprop) of a formula text, or of a Program, which is given as the modifier of that name."""
+    if isinstance(modifier, str):
+        return tuple(modifier if name == other else None for other in MODIFIERS)  # type: ignore[return-value]
+    mod, mask, bprop = modifier.texts(in_double)
+    if name == "mask_mod" and (mod or not mask):
+        raise _core.InvalidArgument("mask_mod: a fovea.Program here has a mask alone")
+    if name == "score_mod_bprop" and not bprop:
+        raise _core.InvalidArgument("score_mod_bprop: a fovea.Program here has a bprop")
+    return (None, None, bprop) if name == "score_mod_bprop" else (mod, mask, bprop)
+
+
+def combined(modifiers: Sequence[Any], read: Callable[[str, Any], Texts]) -> Texts:
+    """(mod, mask, bprop) of score_mod, mask_mod and score_mod_bprop; `read` gives those of one that is not None."""
+    found = [(None, None, None) if x is None else read(name, x) for name, x in zip(MODIFIERS, modifiers)]
+    (mod, mask, own), (_, more, _), (_, _, bprop) = found
+    if own and bprop:
+        raise _core.InvalidArgument(
+            "score_mod_bprop: given, but score_mod is a Program with a bprop of its own; give one of them"
+        )
+    return mod, both_masks(mask, more), own or bprop

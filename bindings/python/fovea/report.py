@@ -13,7 +13,6 @@ from typing import Any
 from . import _core
 from ._attention import _lines, _wanted, attention, request_of
 from ._options import takes
-from .program import Text
 
 
 class Explanation:
@@ -59,15 +58,6 @@ def _reason(reason: Any) -> str:
     )
 
 
-def explain_line(line: str, *, engine: str | None = None, device: str | None = None, prove: bool = False) -> Explanation:
-    """The explanation of a problem line; for direction=both, of its forward as part of a training pair."""
-    if _core.line_value(line, "direction") == "both":
-        problem, partner = _core.problem_pair(line)
-    else:
-        problem, partner = _core.Problem(line), None
-    return explain_problem(problem, engine=engine, device=device, partner=partner, prove=prove)
-
-
 def explain_problem(problem: _core.Problem, **where: Any) -> Explanation:
     """The explanation of a problem; `where` as _core.explain takes it."""
     table = _core.explain(problem, **where)
@@ -89,22 +79,22 @@ def explain(
 
     Either the arguments of `fovea.attention` (backward=True: of its gradients), or one text: a problem line ("b=2 h=8
     sq=1024 d=64 mask=causal"). device: "cpu", "cuda:0", a described one ("h200") or a JSON file."""
+    where = {"engine": options.get("engine"), "device": device, "prove": prove}
     if isinstance(q, str):
         if k is not None or v is not None or backward:
             raise _core.InvalidArgument("explain takes a problem line alone, or q, k and v")
-        engine = options.pop("engine", None)
-        if options:
-            raise _core.InvalidArgument(
-                f"explain of a problem line has no option {next(iter(options))!r}: write it in the line"
-            )
-        return explain_line(q, engine=engine, device=device, prove=prove)
+        for name in options:
+            if name != "engine":
+                raise _core.InvalidArgument(f"explain of a problem line has no option {name!r}: write it in the line")
+        # Of a line of both directions, the forward as part of a training pair.
+        is_pair = _core.line_value(q, "direction") == "both"
+        problem, partner = _core.problem_pair(q) if is_pair else (_core.Problem(q), None)
+        return explain_problem(problem, partner=partner, **where)
     request = request_of(explain, q, k, v, options)
-    forward = request.line("forward")
     if not backward:
-        return explain_line(forward, engine=options.get("engine"), device=device, prove=prove)
+        return explain_problem(_core.Problem(request.line("forward")), **where)
     forward, line = _lines(request, _wanted(request, None), False)
-    partner = _core.Problem(forward)
-    return explain_problem(_core.Problem(line), engine=options.get("engine"), device=device, partner=partner, prove=prove)
+    return explain_problem(_core.Problem(line), partner=_core.Problem(forward), **where)
 
 
 def cache_stats() -> dict[str, int | float]:
@@ -120,15 +110,10 @@ def load_bundle(path: str | os.PathLike) -> None:
 
 def doctor() -> None:
     """Prints what was found on this machine and what was not, with what to do about it."""
-    print(doctor_text())
-
-
-def doctor_text() -> Text:
-    """What doctor() prints."""
     others = [f"{name} {_installed(name) or 'not installed'}" for name in ("numpy", "ml_dtypes", "torch", "jax")]
     lines = [f"{'python':<14}{platform.python_version()}, {sys.executable}", f"{'package':<14}{_core.__file__}"]
     lines.append(f"{'':<14}{', '.join(others)}")
-    return Text(_core.doctor().rstrip("\n") + "\n" + "\n".join(lines))
+    print(_core.doctor().rstrip("\n"), *lines, sep="\n")
 
 
 def _installed(name: str) -> str | None:

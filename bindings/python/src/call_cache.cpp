@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "caller.h"
+#include "plan.h"
 #include "steps.h"
 #include "viewer.h"
 

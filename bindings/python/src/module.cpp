@@ -76,7 +76,6 @@ NB_MODULE(_core, module) {
   define_steps(module);
   define_viewer(module);
   define_call_cache(module);
-  define_caller(module);
   define_process(module);
 
   nb::dict outputs;

@@ -9,7 +9,6 @@ namespace fovea_python {
 
 namespace nb = nanobind;
 
-void define_caller(nb::module_& module);
 void define_call_cache(nb::module_& module);
 void define_plan(nb::module_& module);
 void define_process(nb::module_& module);

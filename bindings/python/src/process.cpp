@@ -34,7 +34,7 @@ std::string line_value(const std::string& line, const std::string& key) {
   return fovea::report_of(fovea_line_value, line.c_str(), key.c_str());
 }
 
-nb::object engines() { return nb::str(fovea_engines()).attr("split")(); }
+nb::tuple engines() { return nb::tuple(nb::str(fovea_engines()).attr("split")()); }
 
 // --- the lines that FOVEA_VERBOSE asks for, given to a Python function ---
 

@@ -183,13 +183,6 @@ std::pair<fovea::Problem, fovea::Problem> parse_pair(const std::string& line) {
   return {first, *second};
 }
 
-bool is_backward(const fovea::Problem& problem) {
-  fovea_problem_config config{};
-  config.struct_size = sizeof config;
-  fovea::check(fovea_problem_describe(problem.get(), &config));
-  return config.direction == FOVEA_BACKWARD;
-}
-
 fovea::Where where(const Text& engine, const Text& device, const Partner& partner) {
   return {engine.value_or(""), device.value_or(""), partner};
 }
@@ -253,8 +246,6 @@ void define_program(nb::module_& module) {
           "line"_a)
       .def_prop_ro("line", &fovea::Problem::line,
                    "The canonical line; it reads back as an equal problem.")
-      .def_prop_ro("program", &fovea::Problem::program)
-      .def_prop_ro("is_backward", is_backward)
       .def(
           "__eq__", [](const fovea::Problem& a, const fovea::Problem& b) { return a == b; },
           nb::is_operator())

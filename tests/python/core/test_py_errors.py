@@ -38,7 +38,6 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"score_mod": lambda score, b, h, q, k: score}, "must be a formula text, a fovea.Program or a callback"),
         ({"mask_mod": "score > 0"}, "'score' can't be used in a mask"),
         ({"mask_mod": 7}, "mask_mod: must be a formula text of positions"),
-        ({"mask_mod": fovea.formula("score")}, "must be a formula text of positions, or a fovea.Program with a mask alone"),
         ({"score_mod": "score", "score_mod_bprop": 3}, "score_mod_bprop: must be a formula text of score and grad"),
         ({"score_mod": lambda graph, score, tensors: score, "scalars": {"c": 1.0}}, "scalars: a callback (graph, score, tensors)"),
         ({"seq_lens": (None, [3, -1])}, "seq_lens[1]=-1 of keys: must lie in 0"),

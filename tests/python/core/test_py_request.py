@@ -17,6 +17,7 @@ Q = np.random.default_rng(5).standard_normal((2, 4, 6, 8)).astype(np.float32)
 HALF, WHOLE = Q.astype(np.float16), Q.astype(np.int32)
 CAP = fovea.formula("score * c", scalars={"c": "f32"})
 TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
+CAUSAL = fovea.formula("causal")
 BY_HAND = fovea.formula("2 * score", bprop="2 * grad")
 
 
@@ -61,6 +62,12 @@ MISTAKES = {
         (Q, Q, Q),
         {"score_mod": BY_HAND, "score_mod_bprop": "grad"},
         "score_mod_bprop: given, but score_mod is a Program with a bprop of its own",
+    ),
+    "a mask": ((Q, Q, Q), {"mask_mod": fovea.formula("score")}, "mask_mod: a fovea.Program here has a mask alone"),
+    "a derivative": (
+        (Q, Q, Q),
+        {"score_mod": "score", "score_mod_bprop": CAUSAL},
+        "score_mod_bprop: a fovea.Program here has a bprop",
     ),
     "one callback": (
         (Q, Q, Q),

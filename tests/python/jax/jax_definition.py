@@ -40,7 +40,7 @@ def defined(case: Case, tensors, learned, fixed):
     q, k, v = (jnp.asarray(x).astype(jnp.float64) for x in tensors)
     arrays = {**fixed, **{name: x.astype(jnp.float64) for name, x in learned.items()}}
     k, v = (jnp.repeat(x, H // HKV, axis=2) for x in (k, v))
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1])
+    scores = scores_of(q, k)
     shape = (q.shape[0], H, q.shape[1], k.shape[1])
     places = [jax.lax.broadcasted_iota(jnp.int32, shape, d) for d in range(4)]
     modifiers = case.modifiers(arrays)
@@ -64,6 +64,15 @@ def defined(case: Case, tensors, learned, fixed):
     o = jnp.einsum("bhqk,bkhd->bqhd", weights / jnp.where(empty, 1.0, total), v)
     lse = jnp.where(empty, -jnp.inf, jnp.log(jnp.where(empty, 1.0, total)) + top)[..., 0]
     return o, lse
+
+
+def scores_of(q, k, scale=None):
+    return jnp.einsum("bqhd,bkhd->bhqk", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)
+
+
+def dense(q, k, v, modify=lambda scores: scores, scale=None):
+    """Attention by a modifier of all scores at once."""
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(modify(scores_of(q, k, scale))), v)
 
 
 def defined_gradients(case: Case, tensors, learned, fixed, grad_o):

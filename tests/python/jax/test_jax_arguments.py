@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax_cases import HKV, B, D, H, S, causal, softcap
 from jax_setup import DEVICE
-from jax_definition import DTYPE, close, differs
+from jax_definition import DTYPE, close, dense, differs
 
 import fovea
 import fovea.jax
@@ -132,6 +132,11 @@ def test_lengths(qkv):
     got = attention(*qkv, sequence_descriptor=SequenceDescriptor.from_seqlens(lengths))
     close(got, attention(*qkv, q_lengths=lengths, kv_lengths=lengths))
     assert not np.asarray(got[3]).any() and not np.asarray(got[1, 5:]).any()
+    listed = lengths.tolist()
+    close(got, attention(*qkv, sequence_descriptor=SequenceDescriptor.from_seqlens(listed)))
+    close(got, attention(*qkv, q_lengths=listed, kv_lengths=lengths))
+    pair = SequenceDescriptor.from_seqlens(([32] * 4, listed))
+    close(attention(*qkv, sequence_descriptor=pair), attention(*qkv, kv_lengths=listed))
 
 
 @pytest.mark.parametrize("rng", ("portable", "engine"))
@@ -141,6 +146,10 @@ def test_seeds_of_every_kind(rng, qkv):
     close(drop(dropout_seed=key), drop(dropout_seed=jax.random.key_data(key)))
     assert differs(drop(dropout_seed=1), drop(dropout_seed=2))
     close(drop(dropout_seed=5), drop(dropout_seed=jnp.asarray([5, 0], jnp.uint32)))
+    close(drop(dropout_seed=jnp.asarray(-3)), drop(dropout_seed=-3))
+    with jax.enable_x64(True):
+        close(drop(dropout_seed=jnp.asarray(2**40 + 7)), drop(dropout_seed=2**40 + 7))
+    assert differs(drop(dropout_seed=2**40 + 7), drop(dropout_seed=7))
 
 
 # --- mistakes: said while JAX traces; those that all front ends share: core/test_py_request.py ---
@@ -238,20 +247,17 @@ def test_float64_runs_on_the_reference_engine():
         q, k, v = (jnp.asarray(np.random.default_rng(i).standard_normal((1, 5, 2, 4))) for i in range(3))
         if DEVICE == "cpu":
             got = attention(q, k, v, engine="reference")
-            scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2
-            want = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
-            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(got, dense(q, k, v), rtol=1e-12, atol=1e-12)
             third = attention(q, k, v, score_mod="score * 0.3333333333333333", engine="reference")
-            want = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores / 3), v)
-            np.testing.assert_allclose(third, want, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(third, dense(q, k, v, scale=0.5 / 3), rtol=1e-12, atol=1e-12)
         with pytest.raises(fovea.Unsupported, match="float64|f64|engine"):
             attention(q, k, v)
 
 
-@pytest.mark.parametrize("shape", [(0, 8, 2, 4), (2, 0, 2, 4)])
-def test_nothing_to_do(shape):
-    q = jnp.ones((2 if shape[0] else 0, 3, 2, 4), DTYPE)
-    k = jnp.ones(shape, DTYPE)
+@pytest.mark.parametrize("rows, shape", [((0, 3), (0, 8, 2, 4)), ((2, 3), (2, 0, 2, 4)), ((2, 4), (2, 4, 0, 8))])
+def test_nothing_to_do(rows, shape):
+    q, k = jnp.ones((*rows, *shape[2:]), DTYPE), jnp.ones(shape, DTYPE)
+    assert attention(q, k, k).shape == q.shape
     o, grads = jax.value_and_grad(lambda q: jnp.sum(attention(q, k, k)))(q)
     assert o == 0 and not np.asarray(grads).any()
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_cases import CASES, causal, softcap
-from jax_definition import call, check, close, data, defined
+from jax_definition import call, check, close, data, defined, dense, scores_of
 from jax_setup import DEVICE
 
 import fovea.jax
@@ -65,9 +65,8 @@ def ours(q, k, v):
 
 
 def theirs(q, k, v):
-    scores = 2 * jnp.tanh(jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1]) / 2)
-    scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -jnp.inf)
-    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
+    kept = jnp.tril(jnp.ones((q.shape[1], k.shape[1]), bool))
+    return dense(q, k, v, lambda scores: jnp.where(kept, 2 * jnp.tanh(scores / 2), -jnp.inf))
 
 
 def loss(attend):
@@ -106,13 +105,11 @@ def test_vmap(axes):
     def fused(q, k, v, gain):
         return fovea.jax.attention(q, k, v, score_mod=lambda s, b, h, i, j: jnp.tanh(s * gain[h]))
 
-    def dense(q, k, v, gain):
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1])
-        scores = jnp.tanh(scores * gain[:, None, None])
-        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
+    def with_all_scores(q, k, v, gain):
+        return dense(q, k, v, lambda scores: jnp.tanh(scores * gain[:, None, None]))
 
     for gain_axis, gain in ((0, gains), (None, gains[0])):
-        got, wanted = (jax.vmap(functools.partial(change, f), (*axes, gain_axis))(*qkv, gain) for f in (fused, dense))
+        got, wanted = (jax.vmap(functools.partial(change, f), (*axes, gain_axis))(*qkv, gain) for f in (fused, with_all_scores))
         close(got, wanted, 1e-4, 1e-5)
 
 
@@ -123,11 +120,9 @@ def test_a_learned_scale(qkv):
         value = lambda scale, q: jnp.sum(jnp.sin(attend(q, scale)))
         return jax.hessian(value, (0, 1))(jnp.float32(0.7), q)
 
-    def dense(q, scale):
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * scale
-        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
-
-    close(both(lambda q, scale: fovea.jax.attention(q, k, v, scale=scale)), both(dense), 1e-4, 1e-5)
+    ours = lambda q, scale: fovea.jax.attention(q, k, v, scale=scale)
+    theirs = lambda q, scale: dense(q, k, v, scale=scale)
+    close(both(ours), both(theirs), 1e-4, 1e-5)
 
     def mixed(attend):
         """The first derivative is by q alone."""
@@ -135,7 +130,7 @@ def test_a_learned_scale(qkv):
         reverse = jax.grad(lambda scale: jnp.sum(slope(q, scale) ** 2))(jnp.float32(0.7))
         return reverse, jax.jvp(slope, (q, jnp.float32(0.7)), (v, jnp.float32(1.0)))[1]
 
-    close(mixed(lambda q, scale: fovea.jax.attention(q, k, v, scale=scale)), mixed(dense), 1e-4, 1e-5)
+    close(mixed(ours), mixed(theirs), 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("layout", ["bs3hd", "bshd_bs2hd"])
@@ -148,25 +143,20 @@ def test_packed_projections(layout):
         given = (x, None, None) if layout == "bs3hd" else (q, x, None)
         return fovea.jax.attention(*given, layout=layout, score_mod=softcap(2.0), mask_mod=causal)
 
-    def dense(q, x):
+    def with_all_scores(q, x):
         parts = [x[:, :, i] for i in range(x.shape[2])]
         return theirs(*parts) if layout == "bs3hd" else theirs(q, *parts)
 
     for transform in (jax.jacfwd, lambda f, n: jax.hessian(lambda *x: jnp.sum(jnp.sin(f(*x))), n)):
-        close(transform(fused, (0, 1))(q, whole), transform(dense, (0, 1))(q, whole), 1e-4, 1e-5)
+        close(transform(fused, (0, 1))(q, whole), transform(with_all_scores, (0, 1))(q, whole), 1e-4, 1e-5)
 
 
 def test_lse_has_one(qkv):
     q, k, v = qkv
 
-    def dense(q):
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1])
-        return jnp.sum(jax.nn.logsumexp(scores, -1) ** 2)
-
-    def fused(q):
-        return jnp.sum(fovea.jax.attention(q, k, v, return_lse=True)[1] ** 2)
-
-    close(jax.hessian(fused)(q), jax.hessian(dense)(q), 1e-4, 1e-5)
+    ours = lambda q: jnp.sum(fovea.jax.attention(q, k, v, return_lse=True)[1] ** 2)
+    theirs = lambda q: jnp.sum(jax.nn.logsumexp(scores_of(q, k), -1) ** 2)
+    close(jax.hessian(ours)(q), jax.hessian(theirs)(q), 1e-4, 1e-5)
 
 
 def test_what_has_none(qkv):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_cases import B, H, S, causal, softcap
-from jax_definition import DTYPE, close, differs
+from jax_definition import DTYPE, close, dense, differs, scores_of
 from jax_setup import DEVICE, seed
 
 import fovea
@@ -66,10 +66,8 @@ def test_scale_offsets_and_window_are_bound_per_call(qkv, monkeypatch):
         q, k, v = (x.astype(jnp.float32) for x in qkv)
         k, v = (jnp.repeat(x, 2, axis=2) for x in (k, v))
         i, j = jnp.arange(S)[:, None] + offset, jnp.arange(S)[None]
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * scale
-        scores = jnp.where((i >= j) & (i - j < size), scores, -jnp.inf)
-        wanted = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
-        close(got, wanted, 1e-4, 1e-5)
+        kept = (i >= j) & (i - j < size)
+        close(got, dense(q, k, v, lambda scores: jnp.where(kept, scores, -jnp.inf), scale), 1e-4, 1e-5)
     assert len(lines) == 1
 
 
@@ -311,8 +309,7 @@ def test_lse_has_a_gradient(qkv):
         return jnp.sum(jnp.cos(lse))
 
     def plain(q, k):
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, jnp.repeat(k, 2, axis=2)) / np.sqrt(q.shape[-1])
-        return jnp.sum(jnp.cos(jax.nn.logsumexp(scores, axis=-1)))
+        return jnp.sum(jnp.cos(jax.nn.logsumexp(scores_of(q, jnp.repeat(k, 2, axis=2)), axis=-1)))
 
     for x, y in zip(jax.grad(ours, (0, 1))(q, k), jax.grad(plain, (0, 1))(q, k)):
         close(x, y, 1e-4)

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax_cases import CASES, H
-from jax_definition import DTYPE, LIMITS, call, check, data, defined_gradients
+from jax_definition import DTYPE, LIMITS, call, check, data, defined_gradients, dense
 from jax_setup import DEVICE
 import numpy as np
 import pytest
@@ -140,5 +140,4 @@ def test_scales_and_numbers_are_not_rounded(form):
             "text": {"score_mod": "score * x", "score_mod_tensors": {"x": third}},
         }[form]
         got = attention(q, k, v, scale=scale, engine="reference", **given)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * scale / 3
-        np.testing.assert_allclose(got, jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v), rtol=0, atol=1e-14)
+        np.testing.assert_allclose(got, dense(q, k, v, scale=scale / 3), rtol=0, atol=1e-14)

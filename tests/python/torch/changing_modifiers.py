@@ -183,35 +183,18 @@ def changing_lengths():
     return mod, [lambda: setattr(tables, "bias", torch.randn(4, 17))]
 
 
-def shadowing_a_builtin():
+def changing_builtins():
     mod, space = in_space(MOD + "abs(s)")
     return mod, [lambda: space.update(abs=torch.neg), lambda: space.pop("abs")]
 
 
-def branching():
+def changing_branches():
     flags = Thing(soft=True, cap=None)
     mod, _ = in_space(MOD + "torch.tanh(s) if f.soft else s / f.cap if f.cap else s", f=flags)
     return mod, [lambda: setattr(flags, "soft", False), lambda: setattr(flags, "cap", 3.0)]
 
 
-CHANGES = [
-    changing_closure,
-    changing_globals,
-    changing_helpers,
-    changing_torch,
-    changing_attributes,
-    changing_inner_objects,
-    changing_parameters,
-    changing_defaults,
-    changing_partial,
-    changing_code,
-    changing_tensors,
-    changing_items,
-    changing_shapes,
-    changing_lengths,
-    shadowing_a_builtin,
-    branching,
-]
+CHANGES = [make for name, make in list(globals().items()) if name.startswith("changing_")]
 
 
 def an_item():
@@ -309,25 +292,10 @@ def an_attribute_of_a_tensor():
     return (lambda s, b, h, q, k: s + table[h] * table.offset), lambda: setattr(table, "offset", 2.0)
 
 
-def identity_of_numbers():
+def an_identity_of_numbers():
     numbers = Thing(a=1000001, b=1000001)
     mod, _ = in_space(MOD + "s if (n.a is n.b) else -s", n=numbers)
     return mod, lambda: setattr(numbers, "b", int("1000001"))
 
 
-STATEFUL = [
-    an_item,
-    a_number_of_a_tensor,
-    a_branch_on_a_tensor,
-    a_computed_tensor,
-    a_loop_over_a_list,
-    an_index_into_a_list,
-    a_dictionary_of_its_own,
-    a_random_number,
-    a_generator,
-    a_property,
-    a_write,
-    a_global_write,
-    an_attribute_of_a_tensor,
-    identity_of_numbers,
-]
+STATEFUL = [make for name, make in list(globals().items()) if name.startswith(("a_", "an_"))]

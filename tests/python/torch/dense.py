@@ -27,12 +27,8 @@ def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, sink=None):
         if mask_mod is not None:
             keep = over_all(mask_mod, ())(*at)
             scores = scores.masked_fill(~keep.expand(scores.shape), float("-inf"))
-    logits = (
-        scores
-        if sink is None
-        else torch.cat([scores, sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], -1)
-    )
-    lse = logits.logsumexp(-1)
+    beside = [] if sink is None else [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)]
+    lse = torch.cat([scores, *beside], -1).logsumexp(-1)
     p = torch.where(scores == -float("inf"), 0.0, (scores - lse.masked_fill(lse.isinf(), 0.0).unsqueeze(-1)).exp())
     return p @ v, lse
 
@@ -51,6 +47,20 @@ def assert_close(name, x, reference, dtype, gradient=False, slack=1.0):
     limit = LIMITS[dtype] * (3 if gradient else 1) * slack
     error = relative_error(x, reference)
     assert error <= limit, f"{name}: relative error {error:.2e} above {limit:.1e}"
+
+
+def doubled(tensors):
+    """Leaves of the same values in double."""
+    return [x.detach().double().requires_grad_() for x in tensors]
+
+
+def assert_derived(o, tensors, reference, exact, slack=1.0):
+    """An output and its gradients by `tensors` beside a reference and its gradients by `exact`."""
+    assert_close("o", o, reference, o.dtype)
+    grad = torch.randn_like(o)
+    wanted = torch.autograd.grad(reference, exact, grad.double())
+    for i, (x, y) in enumerate(zip(torch.autograd.grad(o, tensors, grad), wanted)):
+        assert_close(f"gradient {i}", x, y, o.dtype, gradient=True, slack=slack)
 
 
 def assert_right(o, tensors, score_mod=None, mask_mod=None):

@@ -158,18 +158,10 @@ def compare(semantics, device, dtype):
     sink = torch.randn(h).to(device).requires_grad_() if semantics.sink else None
     o = semantics.ours(*inputs, sink)
     assert o.dtype == dtype and o.shape == (b, h, sq, dv)
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    exact_sink = None if sink is None else sink.detach().double().requires_grad_()
-    ref, _ = dense.attention(*exact, semantics.mod, semantics.mask, semantics.scale, exact_sink)
-    dense.assert_close("o", o, ref, dtype)
-    grad = torch.randn_like(o)
-    extra = [] if sink is None else [sink]
-    grads = torch.autograd.grad(o, [*inputs, *extra], grad)
-    exact_extra = [] if sink is None else [exact_sink]
-    for name, x, y in zip(
-        ("dq", "dk", "dv", "dsink"), grads, torch.autograd.grad(ref, [*exact, *exact_extra], grad.double())
-    ):
-        dense.assert_close(name, x, y, dtype, gradient=True)
+    inputs += [] if sink is None else [sink]
+    exact = dense.doubled(inputs)
+    ref, _ = dense.attention(*exact[:3], semantics.mod, semantics.mask, semantics.scale, *exact[3:])
+    dense.assert_derived(o, inputs, ref, exact)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -185,19 +177,14 @@ def packed_compare(device, dtype):
     mod = lambda s, b, h, qi, ki: s + slopes[h] * (ki - qi) + 0.1 * b
     o, lse = attention(q, k, v, layout="thd", cu_seqlens=starts, score_mod=mod, is_causal=True, return_lse=True)
     assert o.shape == q.shape and lse.shape == (4, 41)
-    grad = torch.randn_like(o)
-    grads = torch.autograd.grad(o, (q, k, v, slopes), grad)
-    exact = [x.detach().double().requires_grad_() for x in (q, k, v, slopes)]
+    exact = dense.doubled((q, k, v, slopes))
     parts = []
     for i, (first, last) in enumerate(zip(starts.tolist(), starts.tolist()[1:])):
         one = [x[first:last].transpose(0, 1)[None] for x in exact[:3]]
         here = lambda s, b, h, qi, ki, i=i: s + exact[3][h] * (ki - qi) + 0.1 * i
         if last > first:
             parts.append(dense.attention(*one, here, causal)[0][0].transpose(0, 1))
-    ref = torch.cat(parts)
-    dense.assert_close("o", o, ref, dtype)
-    for name, x, y in zip(("dq", "dk", "dv", "dslopes"), grads, torch.autograd.grad(ref, exact, grad.double())):
-        dense.assert_close(name, x, y, dtype, gradient=True)
+    dense.assert_derived(o, (q, k, v, slopes), torch.cat(parts), exact)
 
 
 def test_packed_sequences(device):

@@ -137,7 +137,7 @@ def test_a_second_derivative_is_never_none(tensors, times, way):
             with torch.utils.flop_counter.FlopCounterMode(display=False):
                 o = flex_attention(q, k, v)
         (g,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
-    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    wide = dense.doubled((q, k, v))
     o, lse = dense.attention(*wide, sink=torch.zeros(4).double() if way == "attention" else None)
     loss = (o.square().sum() + lse.square().sum()) if way == "with_lse" else o
     (expected,) = torch.autograd.grad(loss.square().sum(), wide[0], create_graph=True)

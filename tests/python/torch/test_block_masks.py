@@ -149,7 +149,7 @@ def test_a_function_that_keeps_more_than_the_tables_list(tensors, way):
     o = run(*tensors, agreed)
     right(o, tensors, lambda b, h, q, k: q // 16 >= k // 16)
     grads = torch.autograd.grad(o.sum(), tensors)
-    plain = [x.detach().double().requires_grad_() for x in tensors]
+    plain = dense.doubled(tensors)
     expected, _ = dense.attention(*plain, None, lambda b, h, q, k: q // 16 >= k // 16)
     for name, got, wanted in zip("qkv", grads, torch.autograd.grad(expected.sum(), plain)):
         dense.assert_close("d" + name, got, wanted, torch.float32)

@@ -81,7 +81,7 @@ def test_a_number_is_bound_for_its_own_backward(device):
     def ours(q, k, v, score_mod, mask_mod):
         return attention(q, k, v, score_mod=score_mod, mask_mod=mask_mod, return_lse=True)[1]
 
-    doubles = [x.detach().double().requires_grad_() for x in (q, k, v, bias)]
+    doubles = dense.doubled((q, k, v, bias))
     offsets = (0, 5, 11, 0)
     results = [run(ours, (q, k, v), bias, offset) for offset in offsets]
     for offset, lse in zip(offsets, results):

@@ -1,6 +1,7 @@
 """Gradients: first and second ones against finite differences in double, and only those that are wanted. More of second
 ones: test_second_derivatives.py."""
 
+import dense
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -55,7 +56,7 @@ def test_what_is_not_needed_is_not_computed(monkeypatch):
     """requires_grad decides what the backward is asked for."""
     seen = []
     original = runtime.backward
-    monkeypatch.setattr(runtime, "backward", lambda call, *rest: seen.append(call.wants) or original(call, *rest))
+    monkeypatch.setattr(runtime, "backward", lambda at, *rest: seen.append(at.call.wants) or original(at, *rest))
     x = [torch.randn(1, 2, 9, 8) for _ in range(3)]
     table = torch.randn(2)
     mod = lambda s, b, h, i, j: s + table[h] * (i - j)
@@ -78,7 +79,7 @@ def test_what_is_not_needed_is_not_computed(monkeypatch):
 def test_lse_counts_where_it_is_used():
     q, k, v = (torch.randn(1, 2, 9, 8, requires_grad=True) for _ in range(3))
     o, lse = flex_attention(q, k, v, return_lse=True)
-    exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    exact = dense.doubled((q, k, v))
     scores = exact[0] @ exact[1].transpose(-1, -2) / 8**0.5
     for x, y in zip(
         torch.autograd.grad(lse.sum(), (q, k)), torch.autograd.grad(scores.logsumexp(-1).sum(), exact[:2])

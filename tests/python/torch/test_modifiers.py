@@ -202,16 +202,13 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_and_its_derivative(name):
     tensors = [torch.randn(1, 2, 9, 8, requires_grad=True) for _ in range(3)]
-    doubles = [x.detach().double().requires_grad_() for x in tensors]
+    doubles = dense.doubled(tensors)
     score_mod = lambda s, b, h, i, j: FUNCTIONS[name](s)
     o = flex_attention(*tensors, score_mod)
     scores = doubles[0] @ doubles[1].transpose(-1, -2) * 8**-0.5
     flat = torch.stack([FUNCTIONS[name](s).reshape(()) for s in scores.flatten()])
     expected = torch.softmax(flat.view(scores.shape), -1) @ doubles[2]
-    dense.assert_close("o", o, expected, torch.float32)
-    got, wanted = (torch.autograd.grad(x.square().sum(), given) for x, given in ((o, tensors), (expected, doubles)))
-    for label, a, b in zip(("dq", "dk", "dv"), got, wanted):
-        dense.assert_close(label, a, b, torch.float32, gradient=True, slack=2)
+    dense.assert_derived(o, tensors, expected, doubles, slack=2)
 
 
 @pytest.mark.parametrize("name", ["atan", "arctan", "atan2", "asin", "acos"])
@@ -220,10 +217,7 @@ def test_inverse_functions_are_exact_in_double(name):
     o = attention(q, k, v, score_mod=lambda s, b, h, i, j: FUNCTIONS[name](s), engine="reference")
     scores = q @ k.transpose(-1, -2) * 8**-0.5
     expected = torch.softmax(FUNCTIONS[name](scores), -1) @ v
-    dense.assert_close("o", o, expected, torch.float64)
-    got, wanted = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (o, expected))
-    for label, a, b in zip(("dq", "dk", "dv"), got, wanted):
-        dense.assert_close(label, a, b, torch.float64, gradient=True, slack=10)
+    dense.assert_derived(o, (q, k, v), expected, (q, k, v), slack=10)
 
 
 EDGES = torch.tensor([0.25, 1.5, 3.0, 7.5, 8.0])

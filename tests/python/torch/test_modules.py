@@ -23,17 +23,11 @@ def compare(module, inputs, mask=None, mod=None, scale=None, sink=None, captured
     """Outputs and gradients against the dense reference, in the module's format."""
     out = module(*inputs, **options)
     order = FROM[module.qkv_format]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    exact_sink = None if sink is None else sink.detach().double().requires_grad_()
-    ref, _ = dense.attention(*(x.permute(order) for x in exact), mod, mask, scale, exact_sink)
+    leaves = [*inputs, *([] if sink is None else [sink])]
+    exact = dense.doubled(leaves)
+    ref, _ = dense.attention(*(x.permute(order) for x in exact[:3]), mod, mask, scale, *exact[3:])
     ref = ref.permute([order.index(i) for i in range(4)])
-    ref = ref.reshape(*ref.shape[:2], -1)
-    dense.assert_close("context", out, ref, torch.float32)
-    grad = torch.randn_like(out)
-    ours = torch.autograd.grad(out, [*inputs, *([] if sink is None else [sink])], grad)
-    theirs = torch.autograd.grad(ref, [*exact, *([] if sink is None else [exact_sink])], grad.double())
-    for x, y in zip(ours, theirs):
-        dense.assert_close("gradient", x, y, torch.float32, gradient=True)
+    dense.assert_derived(out, leaves, ref.reshape(*ref.shape[:2], -1), exact)
 
 
 causal = lambda b, h, q, k: q >= k
@@ -178,73 +172,49 @@ def test_arbitrary_masks():
         compare(DotProductAttention(H, D, attn_mask_type="arbitrary"), inputs, mask, attention_mask=hidden)
 
 
-def test_windows():
-    inputs = [draw() for _ in range(3)]
-    compare(DotProductAttention(H, D, window_size=(5, 0)), inputs, lambda b, h, q, k: (q >= k) & (q - k <= 5))
-    compare(DotProductAttention(H, D), inputs, causal, window_size=(-1, 0))
-    compare(
-        DotProductAttention(H, D, attn_mask_type="no_mask"),
-        inputs,
-        lambda b, h, q, k: (q - k <= 5) & (k - q <= 2),
-        window_size=(5, 2),
-    )
-    short = [draw(length=20), draw(), draw()]  # without a causal mask windows count from the last positions
-    compare(
-        DotProductAttention(H, D, attn_mask_type="no_mask"),
-        short,
+SHORT = 20  # queries; without a causal mask windows count from the last positions
+WINDOWS = {
+    "causal": (S, {}, {"window_size": (5, 0)}, lambda b, h, q, k: (q >= k) & (q - k <= 5)),
+    "of the call": (S, {}, {"window_size": (-1, 0)}, causal),
+    "two sides": (S, {}, {"attn_mask_type": "no_mask", "window_size": (5, 2)}, lambda b, h, q, k: (q - k <= 5) & (k - q <= 2)),
+    "from the end": (
+        SHORT,
+        {"attn_mask_type": "no_mask"},
+        {"window_size": (5, 2)},
         lambda b, h, q, k: (q + 6 - k <= 5) & (k - q - 6 <= 2),
-        window_size=(5, 2),
-    )
-    compare(
-        DotProductAttention(H, D, attn_mask_type="no_mask"),
-        short,
+    ),
+    "from the start": (
+        SHORT,
+        {"attn_mask_type": "no_mask"},
+        {"window_size": (5, 2), "bottom_right_diagonal": False},
         lambda b, h, q, k: (q - k <= 5) & (k - q <= 2),
-        window_size=(5, 2),
-        bottom_right_diagonal=False,
-    )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name):
+    """Said to the module, or to a call."""
+    length, options, of_call, mask = WINDOWS[name]
+    inputs = [draw(length=length), draw(), draw()]
+    compare(DotProductAttention(H, D, **options), inputs, mask, **of_call)
+    compare(DotProductAttention(H, D, **options, **of_call), inputs, mask)
 
 
 def test_biases():
-    inputs = [draw() for _ in range(3)]
-    bias = torch.randn(1, H, S, S)
+    inputs, bias, slopes = [draw() for _ in range(3)], torch.randn(1, H, S, S), torch.rand(H)
+    default = torch.tensor([2.0 ** (-2 * (i + 1)) for i in range(H)])
+    added = lambda s, b, h, q, k: s + bias.double()[0, h, q, k]
+    before = lambda s, b, h, q, k: s + bias.double()[0, h, q, k] * 0.4
+    alibi = lambda slopes: lambda s, b, h, q, k: s - slopes.double()[h] * (q - k).abs()
     module = DotProductAttention(H, D, attn_mask_type="no_mask", softmax_scale=0.4)
-    exact = bias.double()
-    compare(
-        module,
-        inputs,
-        None,
-        lambda s, b, h, q, k: s + exact[0, h, q, k],
-        0.4,
-        core_attention_bias_type="post_scale_bias",
-        core_attention_bias=bias,
-    )
-    compare(
-        module,
-        inputs,
-        None,
-        lambda s, b, h, q, k: s + exact[0, h, q, k] * 0.4,
-        0.4,
-        core_attention_bias_type="pre_scale_bias",
-        core_attention_bias=bias,
-    )
-    slopes = torch.rand(H)
-    compare(
-        module,
-        inputs,
-        None,
-        lambda s, b, h, q, k: s - slopes.double()[h] * (q - k).abs(),
-        0.4,
-        core_attention_bias_type="alibi",
-        alibi_slopes=slopes,
-    )
-    default = torch.tensor([2.0 ** (-2 * (i + 1)) for i in range(H)]).double()
-    compare(
-        DotProductAttention(H, D),
-        inputs,
-        causal,
-        lambda s, b, h, q, k: s - default[h] * (q - k).abs(),
-        core_attention_bias_type="alibi",
-    )
+    for kind, given, mod in (
+        ("post_scale_bias", {"core_attention_bias": bias}, added),
+        ("pre_scale_bias", {"core_attention_bias": bias}, before),
+        ("alibi", {"alibi_slopes": slopes}, alibi(slopes)),
+    ):
+        compare(module, inputs, None, mod, 0.4, core_attention_bias_type=kind, **given)
+    compare(DotProductAttention(H, D), inputs, causal, alibi(default), core_attention_bias_type="alibi")
 
 
 def test_softmax_types():
@@ -392,9 +362,3 @@ def test_multihead_attention_options():
     turned, shifted = module(x, rotary_pos_emb=angles), module(x, rotary_pos_emb=angles + angles[3:4])
     torch.testing.assert_close(turned, shifted, rtol=1e-4, atol=1e-5)  # only differences of angles count
     assert not torch.allclose(turned, module(x), atol=1e-5)
-
-
-def test_rotary_tables_must_be_long_enough():
-    module, x = MultiheadAttention(H * D, H, device="cpu"), torch.randn(S, B, H * D)
-    with pytest.raises(fovea.InvalidArgument, match=r"rotary_pos_emb: \[20, 1, 1, 16\]; must have at least 26 positions"):
-        module(x, rotary_pos_emb=torch.randn(20, 1, 1, D))

@@ -128,7 +128,7 @@ def test_a_gradient_penalty_trains():
         return g.square().sum()
 
     penalty(flex_attention, x, weight).backward()
-    wide = [x.detach().double().requires_grad_(), weight.detach().double().requires_grad_()]
+    wide = dense.doubled((x, weight))
     (expected,) = torch.autograd.grad(penalty(lambda *qkv: dense.attention(*qkv)[0], *wide), wide[1])
     dense.assert_close("weight", weight.grad, expected, torch.float32, slack=20)
 

@@ -12,7 +12,7 @@ from changing_modifiers import CHANGES, MOD, STATEFUL, A, Thing, changing_parame
 
 import fovea
 from fovea.torch import TraceError, and_masks, attention, call_cache, create_block_mask, flex_attention, or_masks, runtime
-from fovea.torch.call import Call
+from fovea.torch.call import BoundCall, Call
 from fovea.torch.call_cache import TABLE
 from fovea.torch.modifiers import traced
 from fovea.torch.steps import formulas_of, written
@@ -66,7 +66,7 @@ def test_what_each_run_does_is_computed(make, monkeypatch):
         o = flex_attention(*tensors, mod)
         assert len(runs) == i + 1
         found = formulas_of(runs[-1], (mod, None))
-        assert torch.equal(o, runtime.forward(Call(found.text()), *tensors, None, found.tensors)[0])
+        assert torch.equal(o, runtime.forward(BoundCall(Call(found.text()), *tensors, None, found.tensors))[0])
         change()
 
 

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 import fovea
 from fovea.torch import TraceError, create_block_mask, flex_attention
 from fovea.torch.modifiers import traced
-from fovea.torch.plans import Parts
 
 # Each is applied to a float x in [-2, 2], an int i in [-7, 7] and the head h; torch computes the same on real tensors.
 # fmt: off
@@ -78,8 +77,7 @@ def test_pointwise_functions(name):
 
 
 def program_of(mod):
-    parts = Parts(traced(mod).text())
-    return fovea._core.Program(f'mod="{parts.mod}"')
+    return fovea._core.Program(f'mod="{traced(mod).mod}"')
 
 
 def run(mod=None, mask=None):

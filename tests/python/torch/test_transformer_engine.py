@@ -2,6 +2,7 @@
 states, rotary positions of packed sequences."""
 
 import contextlib
+import re
 
 import dense
 import pytest
@@ -52,7 +53,7 @@ def test_a_bias_beside_a_modifier(kind, form, compiled):
     run = torch.compile(module, backend="aot_eager", fullgraph=True) if compiled else module
     torch._dynamo.reset()
     o = run(q, k, v, core_attention_bias_type=kind, **{name: bias}, **CAPS[form])
-    exact = [x.detach().double().requires_grad_() for x in (q, k, v, bias)]
+    exact = dense.doubled((q, k, v, bias))
 
     def biased(s, b, h, i, j):
         if kind == "alibi":
@@ -60,11 +61,7 @@ def test_a_bias_beside_a_modifier(kind, form, compiled):
         return s + exact[3][0, h, i, j] * (D**-0.5 if kind == "pre_scale_bias" else 1.0)
 
     expected = reference(*exact[:3], lambda *at: 2 * torch.tanh(biased(*at) / 2))
-    dense.assert_close("o", o, expected, torch.float32)
-    weights = torch.randn_like(o)
-    got = torch.autograd.grad((o * weights).sum(), (q, k, v, bias))
-    for x, y in zip(got, torch.autograd.grad((expected * weights).sum(), exact)):
-        dense.assert_close("gradient", x, y, torch.float32, gradient=True)
+    dense.assert_derived(o, (q, k, v, bias), expected, exact)
 
 
 @pytest.mark.parametrize("form", ["none", "function", "stock formula", "callback"])
@@ -104,10 +101,15 @@ def test_biases_meet_float64_as_they_are():
     dense.assert_close("o", module(hidden, rotary_pos_emb=angles), expected, torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(S, B, 1, D), (1, S, 1, D), (S, 1, 1, 5), (S, D), (S - 1, 1, 1, D), (S, 1, 1, 2 * D)])
+WRONG_SHAPE, TOO_SHORT = "must be [S, 1, 1, R]", "must have at least 12 positions"
+WRONG_ANGLES = {shape: WRONG_SHAPE for shape in ((S, B, 1, D), (1, S, 1, D), (S, 1, 1, 5), (S, D))}
+WRONG_ANGLES |= {(S - 1, 1, 1, D): TOO_SHORT, (S, 1, 1, 2 * D): "and at most 8 features"}
+
+
+@pytest.mark.parametrize("shape", WRONG_ANGLES)
 def test_tables_of_angles_that_do_not_fit(shape):
     module = MultiheadAttention(H * D, H, device="cpu", attention_dropout=0.0)
-    with pytest.raises(fovea.InvalidArgument, match="rotary_pos_emb: "):
+    with pytest.raises(fovea.InvalidArgument, match="rotary_pos_emb: .*" + re.escape(WRONG_ANGLES[shape])):
         module(draw(S, B, H * D), rotary_pos_emb=torch.rand(shape))
 
 

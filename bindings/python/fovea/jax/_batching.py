@@ -12,13 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from .._core import OUTPUTS
-from ._rewrite import rewrite_loads, substitute
-from ._spec import LAYOUTS, CapturedArray, Spec, gradient_source, moves, result_roles, sizes_of
-
-_PER_SEQUENCE = ("q_lengths", "k_lengths", "q_offsets", "k_offsets")
-_HEADS = {name for name, extent in OUTPUTS.items() if extent == "heads"}
-_ROWS = {"grad_lse", *OUTPUTS} - _HEADS
-_TENSORS = ("q", "k", "v", "o", "grad_o", "qkv", "kv")
+from .._request import substitute
+from ._rewrite import rewrite_loads
+from ._spec import CapturedArray, Spec, dimensions_of, gradient_source, moves, result_roles, sizes_of
 
 
 def batch(direction: str, bind: Callable, operands: Sequence, dims: Sequence, *, spec: Spec):
@@ -33,9 +29,8 @@ def batch(direction: str, bind: Callable, operands: Sequence, dims: Sequence, *,
 
 
 def _can_fold(spec: Spec, mapped: Sequence[bool]) -> bool:
-    if spec.layout == "thd" or spec.dropout or "b_offset" in spec.operands or _HEADS & {*spec.outputs}:
-        return False
-    if "sink" in spec.wanted:
+    of_heads = any(OUTPUTS.get(name) == "heads" for name in spec.outputs)
+    if spec.layout == "thd" or spec.dropout or "b_offset" in spec.operands or of_heads or "sink" in spec.wanted:
         return False
     single = ("scale", "seed", "offset", "h_offset", "sink", "tangent_sink")
     return not any(m and role in single for role, m in zip(spec.operands, mapped))
@@ -88,12 +83,10 @@ class _Fold:
         return array.reshape(array.shape[:axis] + (self._n * self._b,) + array.shape[axis + 2 :])
 
     def _batch_axis(self, role: str) -> int | None:
-        role = moves(role)
-        if role in _TENSORS:
-            return LAYOUTS[self._spec.layout][0]
-        if role.startswith("tensor:"):
+        if moves(role).startswith("tensor:"):
             return self._joined.get(role.partition(":")[2])
-        return 0 if role in _ROWS or role in _PER_SEQUENCE else None
+        found = dimensions_of(self._spec, role)
+        return found.index("b") if "b" in found else None
 
     def _folded(self, role: str, array, mapped: bool):
         name = role.partition(":")[2]

@@ -16,7 +16,7 @@ import numpy as np
 from .. import _core
 from .._core import InvalidArgument
 from .._options import Handed, flags_of, outputs_of
-from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of, scale_of
+from .._request import Sizes, both_masks, check_sinks, dropout_of, engine_of, one_of, scale_of, substitute
 from . import _derivative, _partition
 from ._captures import Captures
 from ._inputs import (
@@ -32,7 +32,7 @@ from ._inputs import (
     with_own_type,
 )
 from ._modifiers import GivenModifiers, formulas
-from ._rewrite import substitute, without_b_offset
+from ._rewrite import without_b_offset
 from ._spec import CapturedArray, Spec, problem_line, sizes_of
 
 
@@ -68,9 +68,8 @@ class CallBuilder:
             leaves["score"] = f"(score + {self._dense('bias', bias)})"
         self._extra_masks += [substitute(text, leaves) for text in masks]
         s = self.sizes
-        found = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
-        mask = both_masks(*self._extra_masks, found.mask)
-        self._spec = self._spec.replace(mod=found.mod, mask=mask, bprop=found.bprop)
+        mod, mask, bprop = formulas(given, self._captures, (s.b, s.h, s.sq, s.skv), leaves)
+        self._spec = self._spec.replace(mod=mod, mask=both_masks(*self._extra_masks, mask), bprop=bprop)
 
     def number(self, name: str, value) -> None:
         """A scalar for formulas that are not the caller's; before modify()."""

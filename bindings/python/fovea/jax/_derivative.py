@@ -15,8 +15,9 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.interpreters import ad
 
 from .._core import Unsupported
+from .._request import substitute
 from . import _primitive
-from ._rewrite import substitute, tokens
+from ._rewrite import tokens
 from ._spec import Spec, gradient_roles, gradient_source, moves
 
 _DIFFERENTIABLE = ("q", "k", "v", "qkv", "kv", "sink")
@@ -30,22 +31,6 @@ def attend(spec: Spec, *operands):
 
 # shard_map that is not compiled knows no rule for primitives of others.
 attend_compiled = jax.jit(attend, static_argnums=(0,))
-
-
-@jax.tree_util.register_pytree_node_class
-class Residuals:
-    """What a forward keeps, and of which attention: its Spec and the gradients that are wanted."""
-
-    def __init__(self, arrays, known: tuple[Spec, tuple[str, ...]]):
-        self.arrays = arrays
-        self.known = known
-
-    def tree_flatten(self):
-        return (self.arrays,), self.known
-
-    @classmethod
-    def tree_unflatten(cls, known, children):
-        return cls(children[0], known)
 
 
 def wanted_of(roles: Sequence[str], dtypes: Sequence) -> tuple[str, ...]:

@@ -128,12 +128,10 @@ def seed_words(seed) -> jax.Array:
     if words.shape == (1,) and jnp.issubdtype(words.dtype, jnp.integer):
         high = words >> 32 if words.dtype.itemsize == 8 else jnp.where(words < 0, -1, 0)
         return jnp.concatenate([words, high]).astype(jnp.uint32)
-    raise InvalidArgument(
-        f"dropout_seed: {array.dtype} {list(array.shape)}; must be a number, a PRNG key or uint32[2]"
-    )
+    raise InvalidArgument(f"dropout_seed: {array.dtype} {list(array.shape)}; must be a number, a PRNG key or uint32[2]")
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SequenceDescriptor:
     """Made by one of the from_ functions.
@@ -144,13 +142,6 @@ class SequenceDescriptor:
     seqlens: tuple | None = None  # (queries, keys): [B] each
     segment_ids: tuple | None = None  # (queries, keys): [B, S] each
     segment_pos: tuple | None = None
-
-    def tree_flatten(self):
-        return (self.seqlens, self.segment_ids, self.segment_pos), None
-
-    @classmethod
-    def tree_unflatten(cls, _, children):
-        return cls(*children)
 
     @classmethod
     def from_seqlens(cls, seqlens) -> "SequenceDescriptor":

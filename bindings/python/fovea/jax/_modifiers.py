@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _core
-from .._core import InvalidArgument
 from .._request import (
     TraceError,
-    both_masks,
     check_captured_name,
     check_modifiers,
     no_modifier,
@@ -21,13 +19,13 @@ from .._request import (
     not_given,
     one_is_a_callback,
     program_line,
-    two_derivatives,
+    substitute,
 )
-from ..program import Program
+from ..program import Program, Texts, combined, texts_of
 from ..recorder import is_callback, record
 from ._captures import TENSOR_TYPES, Captures, bound_type, note_load
 from ._operations import NoFormula
-from ._rewrite import rewrite_loads, substitute, tokens
+from ._rewrite import rewrite_loads, tokens
 from ._terms import LEAVES, Term
 from ._trace import trace
 
@@ -67,39 +65,26 @@ class GivenModifiers:
         return found.union(*(getattr(self, name) or () for name in _TENSORS))
 
 
-@dataclasses.dataclass(frozen=True)
-class Formulas:
-    mod: str | None = None
-    mask: str | None = None
-    bprop: str | None = None
-
-
-def formulas(given: GivenModifiers, captures: Captures, sizes, leaves: Mapping[str, str]) -> Formulas:
-    """The formulas of `given`. `leaves` has the texts that replace score, q or k; `sizes` is (B, H, Sq, Skv)."""
-    given.check()
-    mod = masks = bprop = None
+def formulas(given: GivenModifiers, captures: Captures, sizes, leaves: Mapping[str, str]) -> Texts:
+    """(mod, mask, bprop) of `given`. `leaves` has the texts that replace score, q or k; `sizes` is (B, H, Sq, Skv)."""
     by_callback = is_callback(given.score_mod)
     if given.score_mod_bprop is not None and by_callback != is_callback(given.score_mod_bprop, (3, 4)):
         raise one_is_a_callback()
+    read = lambda name, modifier: _formulas(name, modifier, _tensors_of(given, name), captures, leaves)  # noqa: E731
     if by_callback:
-        mod, bprop = _recorded(given, captures, sizes)
-        mod, bprop = _placed(mod, leaves), _placed(bprop, leaves)
-    elif given.score_mod is not None:
-        mod, own_mask, bprop = _formula("score_mod", given.score_mod, given.score_mod_tensors, captures, leaves)
-        masks = [own_mask] if own_mask else []
-    if given.score_mod_bprop is not None and not by_callback:
-        if bprop is not None:
-            raise two_derivatives()
-        tensors = given.score_mod_bprop_tensors
-        if isinstance(given.score_mod_bprop, (str, Program)):
-            tensors = {**_used_by(given.score_mod_bprop, given.score_mod_tensors or {}), **(tensors or {})}
-        _, _, bprop = _formula("score_mod_bprop", given.score_mod_bprop, tensors, captures, leaves)
-    if given.mask_mod is not None:
-        _, mask, _ = _formula("mask_mod", given.mask_mod, given.mask_mod_tensors, captures, leaves)
-        masks = [*(masks or []), mask]
-    if mod is None and "score" in leaves:
-        mod = leaves["score"]
-    return Formulas(mod, both_masks(*masks or []), bprop)
+        mod, bprop = (_placed(text, leaves) for text in _recorded(given, captures, sizes))
+        mask = None if given.mask_mod is None else read("mask_mod", given.mask_mod)[1]
+    else:
+        mod, mask, bprop = combined((given.score_mod, given.mask_mod, given.score_mod_bprop), read)
+    return leaves.get("score") if mod is None else mod, mask, bprop
+
+
+def _tensors_of(given: GivenModifiers, name: str) -> Mapping[str, Any] | None:
+    """What a modifier captures by name. A derivative that is a text or a Program may name what its score_mod does."""
+    own, modifier = getattr(given, f"{name}_tensors"), getattr(given, name)
+    if name != "score_mod_bprop" or not isinstance(modifier, (str, Program)):
+        return own
+    return {**_used_by(modifier, given.score_mod_tensors or {}), **(own or {})}
 
 
 def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,10 +96,10 @@ def _used_by(modifier: str | Program, tensors: Mapping[str, Any]) -> dict[str, A
     return {name: value for name, value in tensors.items() if name in used}
 
 
-# --- functions, texts and Programs: (mod, mask, bprop) ---
+# --- functions, texts and Programs ---
 
 
-def _formula(what: str, modifier: Modifier, tensors, captures: Captures, leaves):
+def _formulas(what: str, modifier: Modifier, tensors, captures: Captures, leaves) -> Texts:
     if isinstance(modifier, (str, Program)):
         return _text_formula(what, modifier, tensors or {}, captures, leaves)
     terms = {
@@ -122,8 +107,7 @@ def _formula(what: str, modifier: Modifier, tensors, captures: Captures, leaves)
         for name, text in leaves.items()
         if name in LEAVES
     }
-    text = trace(what, modifier, captures, tensors, terms)
-    return {"score_mod": (text, None, None), "mask_mod": (None, text, None)}.get(what, (None, None, text))
+    return texts_of(what, trace(what, modifier, captures, tensors, terms), False)
 
 
 def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any], captures: Captures, leaves):
@@ -153,11 +137,7 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         if name not in captured:
             raise not_captured(f"{what}_tensors", name)
     bound = _bind(program, values, captures)
-    texts = list(program.texts(captures.reals == np.float64))
-    if what == "score_mod_bprop":
-        texts[:2] = None, None
-    elif what == "mask_mod" and (program.mod or program.bprop):
-        raise InvalidArgument(f"mask_mod is a Program with a mod; give it as score_mod: {program!r}")
+    texts = texts_of(what, program, captures.reals == np.float64)
     for text in texts:
         _note_loads(text, bound)
     return tuple(_placed(text, leaves) for text in texts)

@@ -9,6 +9,7 @@ to XLA while attention is traced, and the results get the types that follow from
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import jax
@@ -17,12 +18,9 @@ from jax.experimental.custom_partitioning import SdyShardingRule, custom_partiti
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from .._core import OUTPUTS, Unsupported
-from .._request import Sizes
-from ._rewrite import substitute, tokens, uses_apart_from_loads
-from ._spec import LAYOUTS, Spec, gradient_source, moves, result_roles, sizes_of
-
-# What a dimension is: "b", "h" (query heads), "g" (key/value heads), or None: never cut.
-Dimensions = tuple[str | None, ...]
+from .._request import Sizes, substitute
+from ._rewrite import tokens, uses_apart_from_loads
+from ._spec import Dimensions, Spec, dimensions_of, gradient_source, moves, result_roles, sizes_of
 
 
 def partitioned(direction: str, spec: Spec, operands: Sequence[jax.Array], call: Callable):
@@ -79,26 +77,11 @@ class _Partition:
         return not any(uses_apart_from_loads(text, axis, lambda name, d: (name, d) in tagged) for text in self._texts())
 
     def _dimensions(self, role: str) -> Dimensions:
-        spec, role = self._spec, moves(role)
-        name = role.partition(":")[2]
-        if role.startswith("tensor:"):
-            captured = next(t for t in spec.tensors if t.name == name)
-            return tuple(a if a in ("b", "h") and self._goes_along[a] else None for a in captured.axes)
-        if role in ("q", "k", "v", "o", "grad_o", "qkv", "kv"):
-            batch, head, _ = LAYOUTS[spec.layout]
-            rank = (3 if spec.layout == "thd" else 4) + (role in ("qkv", "kv"))
-            head = rank - 2 if role in ("qkv", "kv") else head
-            heads = "g" if role in ("k", "v", "kv") else "h"
-            return tuple("b" if d == batch else heads if d == head else None for d in range(rank))
-        if role == "sink" or OUTPUTS.get(role) == "heads":
-            return ("h",)
-        if role == "grad_lse" or role in OUTPUTS:
-            return ("h", None) if spec.layout == "thd" else ("b", "h", None)
-        if role in ("q_lengths", "k_lengths", "q_offsets", "k_offsets"):
-            return ("b",) if spec.layout != "thd" else (None,)
-        if role in ("q_starts", "k_starts", "seed", "offset"):
-            return (None,)
-        return ()
+        """Those along which an operand or result may be cut."""
+        found = dimensions_of(self._spec, role)
+        if not moves(role).startswith("tensor:"):
+            return found
+        return tuple(d if d in ("b", "h") and self._goes_along[d] else None for d in found)
 
     # --- for Shardy ---
 
@@ -195,10 +178,7 @@ class _Partition:
 
 
 def _count(mesh, names: tuple[str, ...]) -> int:
-    count = 1
-    for name in names:
-        count *= mesh.shape[name]
-    return count
+    return math.prod(mesh.shape[name] for name in names)
 
 
 def _position(mesh, names: tuple[str, ...]):
@@ -220,17 +200,6 @@ def with_types(spec: Spec, attend: Callable, arrays: Sequence[jax.Array]) -> Cal
 
 def _cuts(spec: Spec, queries: PartitionSpec) -> list[PartitionSpec]:
     """The partitioning of each of spec.outputs."""
-    batch, head, _ = LAYOUTS[spec.layout]
-    packed = spec.operands[0] == "qkv"
-    names = (*queries, *(None for _ in range(5 - len(queries))))
-    b = None if batch is None else names[batch]
-    h = names[head + packed]
-    rows = PartitionSpec(h, None) if batch is None else PartitionSpec(b, h, None)
-    tensor: list = [None] * (3 if batch is None else 4)
-    tensor[head] = h
-    if batch is not None:
-        tensor[batch] = b
-    heads = PartitionSpec(h)
-    every = {"o": PartitionSpec(*tensor)}
-    every |= {name: heads if extent == "heads" else rows for name, extent in OUTPUTS.items()}
-    return [every[name] for name in spec.outputs]
+    first = dimensions_of(spec, spec.operands[0])
+    axes = {d: names for d, names in zip(first, (*queries, *[None] * len(first))) if d}
+    return [PartitionSpec(*(axes.get(d) for d in dimensions_of(spec, name))) for name in spec.outputs]

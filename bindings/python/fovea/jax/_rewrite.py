@@ -1,4 +1,4 @@
-"""Formulas rewritten as text: coordinates renamed, loads given another index.
+"""Formulas rewritten as text: loads given another index, and the words that are used outside of loads.
 
 Sharding and batching change what `b` or `h` means. Formulas are short and loads are the only use of brackets, so replacing
 words is enough; the parser checks the result like any other text."""
@@ -6,8 +6,9 @@ words is enough; the parser checks the result like any other text."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
+from .._request import substitute
 from ._spec import Spec
 
 _TOKEN = re.compile(
@@ -20,29 +21,18 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(text.rstrip())
 
 
-def substitute(text: str, words: Mapping[str, str]) -> str:
-    """Each whole word that is a key, replaced by its value."""
-    return " ".join(words.get(token, token) for token in tokens(text))
-
-
 def rewrite_loads(text: str, rewrite: Callable[[str, list[str]], str]) -> str:
     """Each load name[i, j], inner ones first, replaced by rewrite(name, [i, j])."""
-    parts = tokens(text)
-    result, _ = _rewrite(parts, 0, rewrite, closing=None)
-    return result
-
-
-def _rewrite(parts: list[str], at: int, rewrite, closing: str | None) -> tuple[str, int]:
-    done: list[str] = []
-    while at < len(parts) and parts[at] != closing:
-        if _WORD.match(parts[at]) and at + 1 < len(parts) and parts[at + 1] == "[":
+    parts, done, at = tokens(text), [], 0
+    while at < len(parts):
+        if _WORD.match(parts[at]) and parts[at + 1 : at + 2] == ["["]:
             indices, end = _indices(parts, at + 2, rewrite)
             done.append(rewrite(parts[at], indices))
             at = end
         else:
             done.append(parts[at])
             at += 1
-    return " ".join(done), at
+    return " ".join(done)
 
 
 def _indices(parts: list[str], at: int, rewrite) -> tuple[list[str], int]:
@@ -68,10 +58,8 @@ def _indices(parts: list[str], at: int, rewrite) -> tuple[list[str], int]:
     return indices, at + 1
 
 
-def uses_apart_from_loads(text: str | None, word: str, own: Callable[[str, int], bool]) -> bool:
+def uses_apart_from_loads(text: str, word: str, own: Callable[[str, int], bool]) -> bool:
     """Is `word` used anywhere but as the whole index d of a load of name with own(name, d)?"""
-    if text is None:
-        return False
 
     def without(name: str, indices: list[str]) -> str:
         kept = ["0" if index == word and own(name, d) else index for d, index in enumerate(indices)]

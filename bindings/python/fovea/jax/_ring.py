@@ -90,6 +90,15 @@ class Ring:
     steps: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (how far keys come, (from, to) of each)
 
 
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["wanted"])
+@dataclasses.dataclass(frozen=True)
+class Residuals:
+    """What a forward keeps: its operands, o and lse; and the gradients that are wanted."""
+
+    arrays: tuple
+    wanted: tuple[str, ...]
+
+
 def ring_of(call: CallBuilder, ring: Ring, sink, leaves):
     """`leaves` are what stands for the positions of the whole sequence in the formulas of a part."""
     spec, arrays = call.finished()
@@ -164,12 +173,11 @@ def _ring_fwd(spec: Spec, ring, *primals):
     out, o, lse = _ring_forward(spec, ring, arrays)
     if ring.name is not None:
         out, o, lse = (name_for_checkpoint(x, ring.name) for x in (out, o, lse))
-    return out, _derivative.Residuals((tuple(arrays), o, lse), (spec, wanted))
+    return out, Residuals((tuple(arrays), o, lse), wanted)
 
 
 def _ring_bwd(spec: Spec, ring, residuals, grad_o):
-    arrays, o, lse = residuals.arrays
-    _, wanted = residuals.known
+    (arrays, o, lse), wanted = residuals.arrays, residuals.wanted
     if isinstance(grad_o, jax.custom_derivatives.SymbolicZero) or not wanted:
         return tuple(None for _ in arrays)
     operands, sink = _split(spec, arrays)

@@ -99,34 +99,33 @@ def check_types(spec: Spec, avals: Sequence) -> None:
             raise AssertionError(f"operand {role} has the type {aval.dtype}, not {expected}: a bug in fovea.jax")
 
 
-def tensor_shape(spec: Spec, sizes: Sizes, heads: int, length: int, features: int) -> tuple[int, ...]:
-    if spec.layout == "thd":
-        return (length, heads, features)
-    batch, head, position = LAYOUTS[spec.layout]
-    shape = [0, 0, 0, features]
-    shape[batch], shape[head], shape[position] = sizes.b, heads, length
-    return tuple(shape)
+Dimensions = tuple[str | None, ...]
 
 
-def row_shape(spec: Spec, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of lse and row_max."""
-    return (sizes.h, sizes.t_q) if spec.layout == "thd" else (sizes.b, sizes.h, sizes.sq)
-
-
-def output_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Shape and type of each of spec.outputs."""
-    sizes = sizes_of(spec, avals)
-    dtype = avals[0].dtype
-    rows = jnp.float64 if dtype == jnp.float64 else jnp.float32
-    length = sizes.t_q if spec.layout == "thd" else sizes.sq
-    shapes = {"o": (tensor_shape(spec, sizes, sizes.h, length, sizes.dv), spec.o_dtype or dtype)}
-    for name, extent in OUTPUTS.items():
-        shapes[name] = ((sizes.h,) if extent == "heads" else row_shape(spec, sizes), rows)
-    return [(shape, np.dtype(t)) for shape, t in (shapes[name] for name in spec.outputs)]
+def dimensions_of(spec: Spec, role: str) -> Dimensions:
+    """What each dimension of an operand or result is: "b", "h" (heads of q), "g" (heads of k and v) or None; of a captured tensor
+    the coordinate that alone indexes it."""
+    role = moves(role)
+    packed = spec.layout == "thd"
+    if role.startswith("tensor:"):
+        return next(t.axes for t in spec.tensors if t.name == role.partition(":")[2])
+    if role in ("q", "k", "v", "o", "grad_o", "qkv", "kv"):
+        of_one = {axis: word for axis, word in zip(LAYOUTS[spec.layout], "bh") if axis is not None}
+        dims = [of_one.get(d) for d in range(3 if packed else 4)]
+        if role in ("k", "v", "kv"):
+            dims[dims.index("h")] = "g"
+        return tuple(dims[:-2] + [None] + dims[-2:] if role in ("qkv", "kv") else dims)
+    if role == "sink" or OUTPUTS.get(role) == "heads":
+        return ("h",)
+    if role == "grad_lse" or role in OUTPUTS:
+        return ("h", None) if packed else ("b", "h", None)
+    if role in ("q_lengths", "k_lengths", "q_offsets", "k_offsets"):
+        return (None,) if packed else ("b",)
+    return (None,) if role in ("q_starts", "k_starts", "seed", "offset") else ()
 
 
 def gradient_roles(spec: Spec) -> tuple[str, ...]:
-    """Results of the backward, in order. Packed q, k, v share one gradient."""
+    """Results of a backward, in order. Packed q, k, v share one gradient."""
     roles = []
     for name in spec.wanted:
         if name in ("q", "k", "v"):
@@ -156,21 +155,24 @@ def result_roles(spec: Spec, direction: str) -> tuple[str, ...]:
 
 
 def result_shapes(spec: Spec, direction: str, avals: Sequence) -> list[tuple[tuple[int, ...], np.dtype]]:
-    if direction == "forward":
-        return output_shapes(spec, avals)
-    outputs = output_shapes(spec.replace(outputs=("o", "lse")), avals) if direction == "tangent" else []
-    return outputs + gradient_shapes(spec, avals)
+    """Shape and type of each of result_roles."""
+    by_role, sizes, dtype = dict(zip(spec.operands, avals)), sizes_of(spec, avals), avals[0].dtype
+    rows = jnp.float64 if dtype == jnp.float64 else jnp.float32
+    extents = {"b": sizes.b, "h": sizes.h}
 
+    def shape(name: str) -> tuple[int, ...]:
+        others = iter((sizes.t_q if spec.layout == "thd" else sizes.sq, sizes.dv))
+        return tuple(extents[d] if d else next(others) for d in dimensions_of(spec, name))
 
-def gradient_shapes(spec: Spec, avals: Sequence) -> list[tuple[tuple[int, ...], np.dtype]]:
-    by_role = dict(zip(spec.operands, avals))
-    result = []
-    for role in gradient_roles(spec):
-        source = gradient_source(role)
-        aval = by_role[source]
-        own = source in ("q", "k", "v", "qkv", "kv") and spec.grad_dtype
-        result.append((tuple(aval.shape), np.dtype(spec.grad_dtype if own else aval.dtype)))
-    return result
+    out = []
+    for role in result_roles(spec, direction):
+        if moves(role) == "o" or moves(role) in OUTPUTS:
+            out.append((shape(role), np.dtype((spec.o_dtype or dtype) if moves(role) == "o" else rows)))
+        else:
+            source = gradient_source(role)
+            own = source in ("q", "k", "v", "qkv", "kv") and spec.grad_dtype
+            out.append((tuple(by_role[source].shape), np.dtype(own or by_role[source].dtype)))
+    return out
 
 
 def problem_line(spec: Spec, avals: Sequence, direction: str, gpu: bool = False, capture: bool = False) -> str:

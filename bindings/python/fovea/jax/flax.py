@@ -151,10 +151,11 @@ class DotProductAttention(nn.Module):
         groups = self.num_gqa_groups or heads
         if heads % groups:
             raise InvalidArgument(f"num_attention_heads={heads}: must be a multiple of num_gqa_groups={groups}")
-        if query.shape[-2:] != (heads, self.head_dim):
-            raise InvalidArgument(f"query: shape {list(query.shape)} must end in {[heads, self.head_dim]}, heads and head_dim")
-        if key is not None and key.shape[-2:] != (groups, self.head_dim):
-            raise InvalidArgument(f"key: shape {list(key.shape)} must end in {[groups, self.head_dim]}, groups and head_dim")
+        for name, x, count in (("query", query, heads), ("key", key, groups)):
+            if x is not None and x.shape[-2:] != (count, self.head_dim):
+                raise InvalidArgument(
+                    f"{name}: shape {list(x.shape)} must end in {[count, self.head_dim]}, heads and head_dim"
+                )
         if groups != heads and self.qkv_layout.lower() in ("bs3hd", "t3hd"):
             raise InvalidArgument(
                 f"num_gqa_groups={groups}: must be num_attention_heads={heads} for qkv_layout {self.qkv_layout}"

@@ -25,7 +25,7 @@ from .expression import Expression, as_f32, as_number, formula_text, reachable
 from .graph import Graph
 from .tensor import Capture, Tensor, data_type
 
-__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "is_function", "positional_parameters", "record"]
+__all__ = ["Capture", "Graph", "Recorded", "Tensor", "data_type", "is_callback", "is_function", "record"]
 
 # A callback object keeps its state in itself: two threads that record the same one take turns.
 _one_at_a_time = threading.RLock()
@@ -85,10 +85,6 @@ def record(
             more = (score,) if positional_parameters(score_mod_bprop) == 4 else ()
             given = score_mod_bprop(graph, graph._leaf("grad"), handles, *more)
             bprop = _result(graph, "score_mod_bprop", given)
-    return _recorded(graph, mod, bprop)
-
-
-def _recorded(graph: Graph, mod: Expression, bprop: Expression | None) -> Recorded:
     used = reachable([mod] if bprop is None else [mod, bprop])
     captures = tuple(capture for capture, load in graph._captures if id(load) in used)
     return Recorded(formula_text(mod), None if bprop is None else formula_text(bprop), captures)

@@ -3,11 +3,10 @@ pointwise operations without options, one line each."""
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable
 
 from .._core import InvalidArgument
+from .._request import float_text
 
 F32, I32, BOOL = "f32", "i32", "bool"
 
@@ -31,15 +30,7 @@ def literal(value: float | int | bool) -> Expression:
         if not -(2**31) <= value < 2**31:
             raise InvalidArgument(f"the integer {value} does not fit 32 bits")
         return Expression(str(value), (), I32)
-    if math.isnan(value):
-        return Expression("nan")
-    if math.isinf(value):
-        return Expression("inf" if value > 0 else "-inf")
-    try:
-        rounded = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return Expression("inf" if value > 0 else "-inf")  # its value rounded to f32
-    return Expression(repr(value) if rounded else repr(math.copysign(0.0, value)))
+    return Expression(float_text(value))
 
 
 def as_f32(x: Expression) -> Expression:

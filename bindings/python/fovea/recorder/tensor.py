@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._arrays import CODES, FROM_NUMPY
+from .._arrays import CODES, FROM_NUMPY, dense_strides
 from .._core import InvalidArgument
 from .expression import BOOL, F32, I32, Expression, as_bool, as_f32, as_i32
 
@@ -78,12 +78,7 @@ class Tensor:
         return list(self._dim)
 
     def get_stride(self) -> list[int]:
-        strides: list[int] = []
-        step = 1
-        for extent in reversed(self.get_dim()):
-            strides.insert(0, step)
-            step *= extent
-        return strides
+        return list(dense_strides(self.get_dim()))
 
     def set_dim(self, dim: list[int]) -> Tensor:
         """Accepted if it agrees with what is known; a value has the extents that broadcasting gives it."""

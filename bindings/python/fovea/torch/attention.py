@@ -27,7 +27,7 @@ from .arguments import (
     scaled,
     seed_tensor,
 )
-from .call import Call
+from .call import BoundCall, Call
 from .context_plan import PlanInputs
 from .eager import attend, attend_found, attend_run, wanted
 from .errors import in_users_words
@@ -121,7 +121,8 @@ def attention(
     modifiers = (given["score_mod"], mask_mod, score_mod_bprop)
     key = None
     moved = type(q_offset) is not int or type(k_offset) is not int or q_offset or k_offset
-    if not (dropout_p or moved or binds(seq_lens, cu_seqlens, max_seqlen, sinks)):
+    bound = seq_lens is not None or cu_seqlens is not None or max_seqlen is not None or sinks is not None
+    if not (dropout_p or moved or bound):
         key = (is_causal, window_size, layout, window_from_the_end, handed)
     if is_dynamo_compiling():
         out = attend_request((q, k, v), modifiers, key, given)
@@ -137,13 +138,6 @@ def attention(
     o, *others = out
     asked = [x for x in others if x is not None]
     return (o, *asked) if asked else o
-
-
-def binds(*values) -> bool:
-    for value in values:
-        if value is not None:
-            return True
-    return False
 
 
 def is_hashable(key) -> bool:
@@ -273,7 +267,7 @@ def explain(
     call, q, k, v, sinks = request(q, k, v, given)
     found = modifiers_of(given, q, k)
     add_formulas(call, found, q, k, v, sinks)
-    problem, partner, _ = forward_problem(call, q, k, v, sinks, found.tensors, False)
+    problem, partner, _ = forward_problem(BoundCall(call, q, k, v, sinks, found.tensors), False)
     out = explain_problem(
         problem, engine=call.engine or None, device=device or device_name(q.device), partner=partner, prove=prove
     )

@@ -13,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .. import _core
 from .._core import InvalidArgument
 from .._request import program_line
+from .modifiers import Formulas
 
 NAMES = ("_counts", "_indices", "_full_counts", "_full_indices")
 MOST_PROOFS = 4096  # boxes of positions that are analysed for one mask, at some microseconds each
@@ -41,22 +42,24 @@ def add_tables(formulas, block_mask, query):
     formulas.uses += ["-" * x.dim() for x in tables]
 
 
-def settled(call, captured, q, k):
-    """The call without tables, and the tensors that its formulas capture then. Not for fake tensors: it reads values."""
+def settled(at):
+    """The call without tables, and with the tensors that its formulas capture then. Not for fake tensors: it reads values."""
+    call, q, k = at.call, at.q, at.k
     if call.formulas.endswith("\n"):
-        return call, captured
-    mod, mask, bprop, names, scalars, block = call.formulas.split("\n")
-    items = names.split(";")
-    first = next(i for i, item in enumerate(items) if item.startswith(NAMES[0] + " "))
-    tables, captured, items = captured[first:], list(captured[:first]), items[:first]
-    listed, full = needed(tables, mask, block, (*q.shape[:2], k.shape[1], q.shape[2], k.shape[2]))
-    for table, text in ((listed, f"_listed[{block}] && ({{}})"), (full, f"_full[{block}] || ({{}})")):
+        return at
+    formulas = Formulas.parse(call.formulas)
+    first = formulas.names.index(NAMES[0])
+    tables, captured = at.captured[first:], list(at.captured[:first])
+    listed, full = needed(tables, formulas.mask, formulas.block, (*q.shape[:2], k.shape[1], q.shape[2], k.shape[2]))
+    del formulas.names[first:], formulas.uses[first:]
+    for name, table, text in (("_listed", listed, "{} && ({})"), ("_full", full, "{} || ({})")):
         if table is not None:
-            items.append(text[: text.index("[")] + " ----")
+            formulas.names.append(name)
+            formulas.uses.append("----")
             captured.append(table)
-            mask = text.format(mask)
-    formulas = "\n".join([mod, mask, bprop, ";".join(items), scalars, ""])
-    return dataclasses.replace(call, formulas=formulas), captured
+            formulas.mask = text.format(f"{name}[{formulas.block}]", formulas.mask)
+    formulas.block = ""
+    return at._replace(call=dataclasses.replace(call, formulas=formulas.text()), captured=captured)
 
 
 def needed(tables, mask, block, sizes):

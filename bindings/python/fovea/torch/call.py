@@ -3,7 +3,8 @@ Made by the public functions, or from the arguments of an operator of torch.libr
 tensors (sizes and strides), how outputs lie, and the signatures by which plans are looked up."""
 
 import dataclasses
-from typing import Optional
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ DEFAULT_SCALE = float("inf")  # stands for 1 / sqrt(d); no call can have this sc
 
 # The tensors of a call beside q, k, v, sinks and captured ones.
 BOUND = ("seed", "q_lens", "k_lens", "q_starts", "k_starts", "q_offsets", "k_offsets")
+LENGTHS = ("q_lengths", "k_lengths", "q_starts", "k_starts", "q_offsets", "k_offsets")  # as the library names them
 
 
 @dataclasses.dataclass(slots=True)
@@ -94,13 +96,28 @@ class Call:
         if self.q_lens is None and self.k_lens is None and self.q_starts is None:
             if self.q_offsets is None and self.k_offsets is None:
                 return ()
-        names = ("q_lengths", "k_lengths", "q_starts", "k_starts", "q_offsets", "k_offsets")
-        return [(name, x) for name, x in zip(names, self.tensors()[1:]) if x is not None]
+        return [(name, x) for name, x in zip(LENGTHS, self.tensors()[1:]) if x is not None]
 
 
 # --- its tensors ---
 
 NAMES = ("query", "key", "value")
+
+
+class BoundCall(NamedTuple):
+    """A call with its tensors; of a backward, and of what differentiates one, also the outputs of the forward and the gradients
+    that come in."""
+
+    call: Call
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    sink: Optional[Tensor] = None
+    captured: Sequence = ()
+    o: Optional[Tensor] = None
+    lse: Optional[Tensor] = None
+    grad_o: Optional[Tensor] = None
+    grad_lse: Optional[Tensor] = None
 
 
 def sizes_of(call, q, k, v) -> _request.Sizes:
@@ -126,6 +143,11 @@ def dense_like(q, last=None):
     shape = (*q.shape[:-1], last)
     order = sorted(range(len(shape) - 1), key=lambda i: (q.stride(i), -i), reverse=True)
     return torch.empty_permuted(shape, (*order, len(shape) - 1), dtype=q.dtype, device=q.device)
+
+
+def zeros_like(x):
+    """Zeros of the shape of x, expanded from one element."""
+    return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
 
 
 def is_like_its_output(q, last) -> bool:

@@ -34,16 +34,12 @@ def may_look_up() -> bool:
 class FoundCall:
     """A plain call that was looked up and has not run; `prepared` is its plan, or None if it is the first such call."""
 
-    __slots__ = ("modifiers", "steps", "scale", "key", "tensors", "prepared", "where")
+    __slots__ = ("modifiers", "steps", "scale", "values", "key", "tensors", "prepared", "where")
 
     def __init__(self, modifiers, steps, scale, found):
         self.modifiers, self.steps, self.scale = modifiers, steps, scale
+        self.values = () if steps is None else steps.shifts  # of scalars
         self.key, self.tensors, self.prepared, self.where = found
-
-    @property
-    def values(self) -> tuple:
-        """The values of the scalars."""
-        return () if self.steps is None else self.steps.shifts
 
     @property
     def count(self) -> int:

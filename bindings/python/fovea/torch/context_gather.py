@@ -7,28 +7,25 @@ import torch
 
 from .._request import AXES
 from . import runtime
-from .call import rows_dtype
+from .call import BoundCall, rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
+from .context_plan import packed_fields
 
 
 def gathered(job, tensors, side, needed, sends, receives):
     """The tensors over the pieces `needed` (neighbours), in the order of their positions. What no rank sent is zero, since it is
     masked. sends and receives: {rank: pieces}."""
     messages = {rank: [job.piece(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in sends.items()}
-    shapes = {
-        rank: [resized(x.shape, job.axis, side.piece_rows[piece]) for piece in pieces for x in tensors]
-        for rank, pieces in receives.items()
-    }
+    shapes = {rank: [job.shape(x, side, piece) for piece in pieces for x in tensors] for rank, pieces in receives.items()}
     received = job.ranks.exchange(messages, shapes, tensors[0]).wait()
     found = {piece: [job.piece(x, side, piece) for x in tensors] for piece in job.plan.held}
     for rank, pieces in receives.items():
-        for i, piece in enumerate(pieces):
-            found[piece] = received[rank][i * len(tensors) : (i + 1) * len(tensors)]
+        found |= by_piece(received.get(rank, []), pieces, len(tensors))
     order = side.gathered_order(needed)
     out = []
     for i, x in enumerate(tensors):
-        empty = lambda piece, x=x: x.new_zeros(resized(x.shape, job.axis, side.piece_rows[piece]))
-        whole = torch.cat([found[piece][i] if piece in found else empty(piece) for piece in needed], job.axis)
+        parts = [found[piece][i] if piece in found else x.new_zeros(job.shape(x, side, piece)) for piece in needed]
+        whole = torch.cat(parts, job.axis)
         out.append(whole if order is None else whole.index_select(job.axis, order))
     return out
 
@@ -62,13 +59,12 @@ def parted_queries(job, x, pieces):
     return x if order is None else torch.empty_like(x).index_copy_(job.axis, order, x)
 
 
-def gather_forward(job, call, q, k, v, sink, captured):
-    k, v, needed = gather_keys(job, k, v)
-    call = with_lse(call)
+def gather_forward(job, at):
+    k, v, needed = gather_keys(job, at.k, at.v)
+    at = at._replace(call=with_lse(at.call), k=k, v=v)
     outputs, rows, most = [], {"lse": [], "row_max": []}, None
     for pieces in job.query_groups():
-        tile = job.plan.tile(call, pieces, needed)
-        o, *of_rows, max_logit = forward_of(job, tile, pieces, (q, k, v), sink, captured)
+        o, *of_rows, max_logit = forward_of(job, at._replace(call=job.plan.tile(at.call, pieces, needed)), pieces)
         outputs.append(parted_queries(job, o, pieces))
         for into, x in zip(rows.values(), of_rows):
             if x is not None:
@@ -78,38 +74,37 @@ def gather_forward(job, call, q, k, v, sink, captured):
     return torch.cat(outputs, job.axis), *(torch.cat(x, -1) if x else None for x in rows.values()), most
 
 
-def forward_of(job, tile, pieces, qkv, sink, captured):
+def forward_of(job, at, pieces):
     """(o, *OUTPUTS) of some pieces; with deterministic=True as the whole attention computes them."""
-    q, k, v = joined_queries(job, qkv[0], pieces), *qkv[1:]
+    tile, q = at.call, joined_queries(job, at.q, pieces)
     padded = None if job.one_place or "deterministic" not in tile.flags else padded_piece(job, job.call, pieces[0])
     if padded is None:
-        return runtime.forward(tile, q, k, v, sink, captured)
+        return runtime.forward(at._replace(q=q))
     asked = tile.outputs
     outputs = ("lse", "row_max") if "max_logit" in asked else asked  # the maximum over the rows of the piece alone
     tile = dataclasses.replace(tile, outputs=outputs, **padded.fields)
-    o, *of_rows, _ = runtime.forward(tile, padded.placed(q), k, v, sink, captured)
+    o, *of_rows, _ = runtime.forward(at._replace(call=tile, q=padded.placed(q)))
     rows = [None if x is None else job.tensor_as_rows(padded.taken(job.rows_as_tensor(x))) for x in of_rows]
     most = rows[1].movedim(-2, 0).flatten(1).amax(1) if "max_logit" in asked else None
     return padded.taken(o), rows[0], rows[1] if "row_max" in asked else None, most
 
 
-def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
-    q, k, v, o, lse = saved
-    wants = call.wants.split(",")
+def gather_backward(job, at):
+    call, q, wants = at.call, at.q, at.call.wants.split(",")
     of_keys = [name for name in ("k", "v") if name in wants]
     apart = "deterministic" in job.call.flags and not job.one_place and of_keys
     here = [name for name in wants if not (apart and name in of_keys)]
     grads = Sums()
-    keys, values, needed = gather_keys(job, k, v)
+    k, v, needed = gather_keys(job, at.k, at.v)
+    at = at._replace(k=k, v=v)
     if any(here):
         sums = not job.one_place and any(name in of_keys for name in here)  # they will be added to others
         part_call = dataclasses.replace(call, wants=",".join(here))
         for pieces in job.query_groups():
-            tile = job.plan.tile(part_call, pieces, needed)
-            given = [joined_queries(job, x, pieces) for x in (q, o, grad_o)]
+            own = {name: joined_queries(job, getattr(at, name), pieces) for name in ("q", "o", "grad_o")}
             of_rows = lambda x: job.tensor_as_rows(joined_queries(job, job.rows_as_tensor(x), pieces))
-            rows = [None if x is None else of_rows(x) for x in (lse, grad_lse)]
-            found = runtime.backward(tile, given[0], keys, values, sink, captured, given[1], rows[0], given[2], rows[1])
+            own |= {name: None if x is None else of_rows(x) for name, x in (("lse", at.lse), ("grad_lse", at.grad_lse))}
+            found = runtime.backward(at._replace(call=job.plan.tile(part_call, pieces, needed), **own))
             if "q" in found:
                 grads[f"q{pieces[0]}"] = parted_queries(job, found.pop("q"), pieces)
             for name, x in found.items():
@@ -117,7 +112,7 @@ def gather_backward(job, call, saved, sink, captured, grad_o, grad_lse):
     if "q" in wants:
         grads["q"] = torch.cat([grads.pop(f"q{pieces[0]}") for pieces in job.query_groups()], job.axis)
     if apart:
-        grads.update(gradients_of_keys(job, call, (q, keys, values, o, lse), captured, grad_o, grad_lse, of_keys))
+        grads.update(gradients_of_keys(job, at, of_keys))
     elif of_keys:
         grads.update(scattered(job, {name: grads[name] for name in of_keys}, needed))
     return grads
@@ -139,46 +134,40 @@ def scattered(job, of_keys, needed):
         if step["received"]:
             sends[step["from"]] = [x for piece in step["received"] for x in parts[piece]]
         if step["sent"]:
-            shapes[step["to"]] = [
-                resized(of_keys[name].shape, job.axis, side.piece_rows[piece]) for piece in step["sent"] for name in names
-            ]
+            shapes[step["to"]] = [job.shape(of_keys[name], side, piece) for piece in step["sent"] for name in names]
     received = job.ranks.exchange(sends, shapes, like).wait()
     for step in job.plan.steps[1:]:
         for piece, tensors in by_piece(received.get(step["to"], []), step["sent"], len(names)).items():
             own[piece] = tensors if own[piece] is None else [x + y for x, y in zip(own[piece], tensors)]
-    out = {}
-    for i, name in enumerate(names):
-        empty = lambda piece, name=name: of_keys[name].new_zeros(
-            resized(of_keys[name].shape, job.axis, side.piece_rows[piece])
-        )
-        out[name] = torch.cat([empty(p) if own[p] is None else own[p][i] for p in job.plan.held], job.axis)
-    return out
+    of = lambda i: {piece: None if tensors is None else tensors[i] for piece, tensors in own.items()}
+    return {name: job.held_or_zeros(side, of(i), x) for i, (name, x) in enumerate(of_keys.items())}
 
 
-def gradients_of_keys(job, call, saved, captured, grad_o, grad_lse, names):
+def gradients_of_keys(job, at, names):
     """With all queries that looked at own keys: each sum is added up on one rank, in the order of the whole attention. Keys
     and values come gathered: engines round relative to tiles, and a piece may begin inside one."""
-    q, k, v, o, lse = saved
-    side = job.plan.q
+    dtype, side = at.q.dtype, job.plan.q
     sends, receives = {}, {}
     for step in job.plan.steps[1:]:
         looking = sorted({q_piece for q_piece, _, _ in step["tiles"]})
         sends.setdefault(step["from"], []).extend(looking)
         receives.setdefault(step["to"], []).extend(step["looking"])
     needed = list(range(len(side.pieces)))
-    queries, outputs, grad_outputs = gathered(job, [q, o.to(q.dtype), grad_o.to(q.dtype)], side, needed, sends, receives)
-    with_rows = [lse] if grad_lse is None else [lse, grad_lse]
+    of_queries = [at.q, at.o.to(dtype), at.grad_o.to(dtype)]
+    queries, outputs, grad_outputs = gathered(job, of_queries, side, needed, sends, receives)
+    with_rows = [at.lse] if at.grad_lse is None else [at.lse, at.grad_lse]
     rows = gathered(job, [job.rows_as_tensor(x) for x in with_rows], side, needed, sends, receives)
     rows = [job.tensor_as_rows(x) for x in rows] + [None]
     # All gradients are asked for, but the sink's: engines have other kernels for some of them, and fuse a formula with its
     # derivatives.
-    call = dataclasses.replace(call, wants=",".join(name for name in call.wants.split(",") if name != "sink"))
+    call = dataclasses.replace(at.call, wants=",".join(name for name in at.call.wants.split(",") if name != "sink"))
     parts = {name: [] for name in names}
     for piece in job.plan.held:
         first, last, fields = job.plan.k.with_tile(call, piece)
         tile = dataclasses.replace(job.plan.tile(call, needed, [piece]), **fields)
-        keys = [x.narrow(job.axis, first, last - first) for x in (k, v)]
-        found = runtime.backward(tile, queries, *keys, None, captured, outputs, rows[0], grad_outputs, rows[1])
+        keys = [x.narrow(job.axis, first, last - first) for x in (at.k, at.v)]
+        of_all = outputs, rows[0], grad_outputs, rows[1]
+        found = runtime.backward(BoundCall(tile, queries, *keys, None, at.captured, *of_all))
         own = job.plan.k.rows_among_all(piece)
         for name in names:
             parts[name].append(found[name].index_select(job.axis, own - first))
@@ -239,14 +228,7 @@ class PaddedPiece:
         numbers = lambda values: torch.tensor(values, dtype=torch.int32, device=self.index.device)
         offsets = [call.q_offset + first for first in self.firsts]
         if self.starts is not None:
-            filled = self.lengths == [end - start for start, end in zip(self.starts, self.starts[1:])]
-            return {
-                "q_starts": numbers(self.starts),
-                "q_lens": None if filled else numbers(self.lengths),
-                "q_offsets": numbers(offsets),
-                "q_offset": 0,
-                "max_q": self.longest,
-            }
+            return {**packed_fields("q", self.index.device, self.starts, self.lengths, offsets), "max_q": self.longest}
         out = {} if call.q_lens is None else {"q_lens": numbers(self.lengths)}
         if len(set(offsets)) == 1:
             return {**out, "q_offset": offsets[0]}

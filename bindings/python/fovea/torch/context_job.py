@@ -83,6 +83,16 @@ class Job:
     def piece(self, x, side, piece):
         return x.narrow(self.axis, side.start(piece), side.piece_rows[piece])
 
+    def shape(self, x, side, piece):
+        """Of a tensor like x that has the rows of the piece."""
+        return resized(x.shape, self.axis, side.piece_rows[piece])
+
+    def held_or_zeros(self, side, found, like):
+        """What was found for the pieces of this rank, one behind the other; zeros for those that nothing was found for."""
+        held = [(piece, found[piece]) for piece in self.plan.held]
+        parts = [like.new_zeros(self.shape(like, side, piece)) if x is None else x for piece, x in held]
+        return torch.cat(parts, self.axis)
+
     def rows_piece(self, rows, piece):
         """The rows of a piece in lse, [B, H, S] or [H, T]."""
         return rows.narrow(-1, self.plan.q.start(piece), self.plan.q.piece_rows[piece])
@@ -97,7 +107,7 @@ class Job:
             return None
         side = self.plan.k
         sends = [self.piece(x, side, piece) for piece in step["sent"] for x in tensors]
-        shapes = [resized(x.shape, self.axis, side.piece_rows[piece]) for piece in step["received"] for x in tensors]
+        shapes = [self.shape(x, side, piece) for piece in step["received"] for x in tensors]
         return self.ranks.exchange({step["to"]: sends}, {step["from"]: shapes}, tensors[0])
 
     def returned_gradients(self, step, found, names, like):
@@ -105,9 +115,7 @@ class Job:
         if not step["sent"] and not step["received"] or not names:
             return None
         sends = [found[piece][name] for piece in step["received"] for name in names]
-        shapes = [
-            resized(like[name].shape, self.axis, self.plan.k.piece_rows[piece]) for piece in step["sent"] for name in names
-        ]
+        shapes = [self.shape(like[name], self.plan.k, piece) for piece in step["sent"] for name in names]
         return self.ranks.exchange({step["from"]: sends}, {step["to"]: shapes}, like[names[0]])
 
 

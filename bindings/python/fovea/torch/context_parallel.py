@@ -9,15 +9,15 @@ from torch.overrides import TorchFunctionMode
 
 from .._core import InvalidArgument, Unsupported
 from .._options import takes
-from .._request import AXES, one_of
+from .._request import AXES, one_of, substitute
 from .attention import add_formulas, attention, given_to, modifiers_of, request
-from .call import BOUND
+from .call import BOUND, BoundCall
 from .context_gather import gather_backward, gather_forward
 from .context_job import Job
 from .context_plan import plan_of
 from .context_ring import ring_backward, ring_forward
 from .context_transport import Ranks
-from .tangents import captured_names
+from .modifiers import Formulas, names_of
 
 STRATEGIES = ("ring", "all_gather", "all_to_all", "a2a+p2p")
 ORDERS = ("contiguous", "zigzag")
@@ -105,9 +105,8 @@ _SIZES = re.compile(r"\b(Sq|Skv|Hkv)\b")
 def with_whole_sizes(call, captured, whole):
     """Formulas that name lengths mean those of the whole: as numbers, or, if sequences have their own, as a captured tensor
     each. Gives what is captured then."""
-    lines = call.formulas.split("\n")  # modifiers.Formulas.text(): three formulas, then what they capture
-    texts, names = lines[:3], lines[3]
-    captured = list(captured)
+    formulas, captured = Formulas.parse(call.formulas), list(captured)
+    texts = formulas.mod, formulas.mask, formulas.bprop
     if not any(_SIZES.search(text) for text in texts):
         return captured
     axis, heads = AXES[call.layout][2], AXES[call.layout][1]
@@ -119,9 +118,10 @@ def with_whole_sizes(call, captured, whole):
         if lengths is not None and any(re.search(rf"\b{name}\b", text) for text in texts):
             words[name] = f"_whole_{name}[b]"
             captured.append(lengths)
-            names += f"{';' if names else ''}_whole_{name} b"
-    texts = [_SIZES.sub(lambda found: words[found[1]], text) for text in texts]
-    call.formulas = "\n".join([*texts, names, *lines[4:]])
+            formulas.names.append(f"_whole_{name}")
+            formulas.uses.append("b")
+    formulas.mod, formulas.mask, formulas.bprop = (substitute(text, words) for text in texts)
+    call.formulas = formulas.text()
     return captured
 
 
@@ -135,7 +135,7 @@ class ContextParallel(torch.autograd.Function):
             call = dataclasses.replace(call, h_global=heads, h_offset=heads // plan.head_ranks * plan.member)
         sink = job.own_heads(sink)
         run = gather_forward if job.gathers else ring_forward
-        o, lse, row_max, max_logit = run(job, call, q, k, v, sink, captured)
+        o, lse, row_max, max_logit = run(job, BoundCall(call, q, k, v, sink, captured))
         if call.wants:
             ctx.save_for_backward(q, k, v, o, lse, sink, *captured, *call.tensors())
             ctx.job, ctx.call, ctx.count = job, call.without_tensors(), len(captured)
@@ -161,17 +161,17 @@ class ContextParallel(torch.autograd.Function):
         if grad_lse is not None:
             grad_lse = job.tensor_as_rows(job.deal_heads(job.rows_as_tensor(grad_lse), job.plan.q))
         run = gather_backward if job.gathers else ring_backward
-        grads = run(job, call, (q, k, v, o, lse), sink, captured, grad_o, grad_lse)
-        return (None, *own_gradients(job, call, grads, (q, k, v), captured))
+        at = BoundCall(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+        return (None, *own_gradients(job, at, run(job, at)))
 
 
-def own_gradients(job, call, grads, qkv, captured):
+def own_gradients(job, at, grads):
     """In the order of forward's arguments: rows of this rank, and sums over ranks."""
-    out = []
-    for name, x, side in zip("qkv", qkv, (job.plan.q, job.plan.k, job.plan.k)):
+    call, captured, out = at.call, at.captured, []
+    for name, x, side in zip("qkv", at[1:4], (job.plan.q, job.plan.k, job.plan.k)):
         found = grads.get(name)
         out.append(None if found is None else job.collect_heads(found.to(x.dtype), side))
-    names = captured_names(call)
+    names = names_of(call)[4:]
     shared = [name for name in ("sink", *names) if name in call.wants.split(",")]
     if "sink" in shared:
         grads["sink"] = job.all_heads(grads["sink"])
@@ -182,7 +182,7 @@ def own_gradients(job, call, grads, qkv, captured):
     for name in shared:
         grads[name] = grads[name].float() if grads[name].dtype in (torch.float16, torch.bfloat16) else grads[name]
         grads[name] = grads[name].contiguous()
-    job.ranks.sum([grads[name] for name in shared])
+    job.ranks.reduce([grads[name] for name in shared])
     of = lambda name: grads[name].to(types.get(name, grads[name].dtype)) if name in shared else None
     return [*out, of("sink"), *map(of, names)]
 
@@ -193,7 +193,7 @@ def largest(job, own, q):
         own = torch.full((q.shape[job.head_axis],), -torch.inf, device=q.device)
     out = own.new_full((own.shape[0] * job.plan.head_ranks,), -torch.inf)
     out.chunk(job.plan.head_ranks)[job.plan.member].copy_(own)
-    job.ranks.reduce([out], torch.distributed.ReduceOp.MAX)
+    job.ranks.reduce([out], "MAX")
     return out
 
 

@@ -10,6 +10,7 @@ import torch
 from .. import _core
 from .._plans import LruCache
 from .._request import problem_line
+from .call import LENGTHS, BoundCall
 from .plans import _CODES, fields_of
 
 # A multiple of the keys in every engine's tile. Engines round what is linear in k (ALiBi) relative to the tile, so the same bits
@@ -98,17 +99,9 @@ class Side:
             return begin, end, {"k_offset": call.k_offset + begin, "k_lens": lengths}
         rows = [at + first for at, (first, _) in zip(self.starts, runs)]
         begin, end = rows[0] if rows else 0, self.starts[-1]
-        return (
-            begin,
-            end,
-            {
-                "k_starts": numbers([row - begin for row in (*rows, end)]),
-                "k_lens": numbers([last - first for first, last in runs]),
-                "k_offsets": numbers([call.k_offset + first for first, _ in runs]),
-                "k_offset": 0,
-                "max_k": max([last - first for first, last in runs], default=0),
-            },
-        )
+        starts, lengths = [row - begin for row in (*rows, end)], [last - first for first, last in runs]
+        fields = packed_fields("k", self.plan.device, starts, lengths, [call.k_offset + first for first, _ in runs])
+        return begin, end, {**fields, "k_lens": numbers(lengths)}
 
     def rows_among_all(self, piece):
         """The index of a piece's rows among all rows in the order of their positions."""
@@ -116,23 +109,29 @@ class Side:
 
     def fields(self, word, call, pieces):
         """What a call on these pieces binds for its queries ("q") or keys ("k")."""
-        numbers = functools.partial(torch.tensor, dtype=torch.int32, device=self.plan.device)
         runs = self.joined(pieces)
         lengths = [length for _, length, _ in runs]
         if self.starts is None:
             out = {f"{word}_offset": getattr(call, f"{word}_offset") + self.pieces[pieces[0]][0][0]}
             if getattr(call, f"{word}_lens") is not None:
-                out[f"{word}_lens"] = numbers(lengths)
+                out[f"{word}_lens"] = torch.tensor(lengths, dtype=torch.int32, device=self.plan.device)
             return out
         starts = [row for _, _, row in runs] + [sum(self.piece_rows[i] for i in pieces)]
-        filled = lengths == [after - before for before, after in zip(starts, starts[1:])]
-        return {
-            f"{word}_starts": numbers(starts),
-            f"{word}_lens": None if filled else numbers(lengths),
-            f"{word}_offsets": numbers([getattr(call, f"{word}_offset") + first for first, _, _ in runs]),
-            f"{word}_offset": 0,
-            f"max_{word}": max(lengths, default=0),
-        }
+        offsets = [getattr(call, f"{word}_offset") + first for first, _, _ in runs]
+        return packed_fields(word, self.plan.device, starts, lengths, offsets)
+
+
+def packed_fields(word, device, starts, lengths, offsets):
+    """What a call binds for packed queries ("q") or keys ("k"). Sequences that fill their rows need no lengths."""
+    numbers = functools.partial(torch.tensor, dtype=torch.int32, device=device)
+    filled = lengths == [after - before for before, after in zip(starts, starts[1:])]
+    return {
+        f"{word}_starts": numbers(starts),
+        f"{word}_lens": None if filled else numbers(lengths),
+        f"{word}_offsets": numbers(offsets),
+        f"{word}_offset": 0,
+        f"max_{word}": max(lengths, default=0),
+    }
 
 
 class RankPlan:
@@ -177,29 +176,26 @@ class PlanInputs:
     """What of a call a plan depends on: its problem, lengths, and tensors that its mask reads, on the host."""
 
     def __init__(self, call, whole, captured):
-        fields, _, self.parts = fields_of(call, *whole, None, captured, False)
+        fields, self.formulas = fields_of(BoundCall(call, *whole, None, captured), False)
         fields.update(q_offset=call.q_offset or None, k_offset=call.k_offset or None)  # the plan depends on their values
         self.line = problem_line(direction="forward", **fields)
-        mask = self.parts.mask.replace(" ", "")
-        self.used = [i for i, name in enumerate(self.parts.names) if f"{name}[" in mask]
-        self.host = {name: None if x is None else x.cpu() for name, x in zip(_NAMES, call.tensors()[1:5])}
+        mask = self.formulas.mask.replace(" ", "")
+        self.used = [i for i, name in enumerate(self.formulas.names) if f"{name}[" in mask]
+        self.host = {name: None if x is None else x.cpu() for name, x in zip(LENGTHS[:4], call.tensors()[1:5])}
         self.captured, self.values = captured, call.values
 
     def plan(self, how, rank) -> str:
         """Of one rank as JSON, or a table of all of them if `rank` is None."""
-        read = [(self.parts.names[i], self.captured[i].detach().cpu()) for i in self.used]
+        read = [(self.formulas.names[i], self.captured[i].detach().cpu()) for i in self.used]
         tensors = [(name, x.data_ptr(), _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in read]
         return _core.parallel_plan(
             _core.Problem(self.line),
             how,
             rank,
             tensors=tensors,
-            scalars=list(zip([name for name, _ in self.parts.scalars], self.values)),
+            scalars=[(name, value) for (name, _), value in zip(self.formulas.scalars, self.values)],
             **{name: None if x is None else x.data_ptr() for name, x in self.host.items()},
         )
-
-
-_NAMES = ("q_lengths", "k_lengths", "q_starts", "k_starts")
 
 
 def values_of(tensor):

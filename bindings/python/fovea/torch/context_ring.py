@@ -7,7 +7,7 @@ import torch
 
 from .._request import AXES
 from . import runtime
-from .call import rows_dtype
+from .call import BoundCall, rows_dtype
 from .context_job import Sums, by_piece, resized, with_lse
 
 
@@ -64,7 +64,8 @@ def finite(lse):
     return torch.where(lse == -torch.inf, torch.zeros_like(lse), lse)
 
 
-def ring_forward(job, call, q, k, v, sink, captured):
+def ring_forward(job, at):
+    call, q, k, v, sink, captured = at[:6]
     wants = ",".join(name for name in call.wants.split(",") if name != "sink")
     call = dataclasses.replace(with_lse(call), wants=wants, parts=True)
     merged = {piece: MergedOutputs(job, q, v, piece) for piece in job.plan.held}
@@ -76,7 +77,7 @@ def ring_forward(job, call, q, k, v, sink, captured):
             for q_piece, k_piece, _ in step["tiles"]:
                 tile = job.plan.tile(call, [q_piece], [k_piece])
                 rows = job.piece(q, job.plan.q, q_piece)
-                *out, max_logit = runtime.forward(tile, rows, *keys[k_piece], None, captured)
+                *out, max_logit = runtime.forward(BoundCall(tile, rows, *keys[k_piece], None, captured))
                 merged[q_piece].add(*out)
                 if max_logit is not None:
                     most = max_logit if most is None else torch.maximum(most, max_logit)
@@ -89,25 +90,27 @@ def ring_forward(job, call, q, k, v, sink, captured):
     return o, lse, row_max, most
 
 
-def ring_backward(job, call, saved, sink, captured, grad_o, grad_lse):
-    q, k, v, o, lse = saved
+def ring_backward(job, at):
+    call, q, k, v, _, captured, o, lse, grad_o, grad_lse = at
     wants = [name for name in call.wants.split(",") if name != "sink"]
     grads = Sums()
     if not any(wants):
-        return with_sink_gradient(job, call, grads, sink, saved, grad_o, grad_lse)
+        return with_sink_gradient(job, at, grads)
     call = dataclasses.replace(call, wants=",".join(wants), parts=True)
     keys = {piece: [job.piece(x, job.plan.k, piece) for x in (k, v)] for piece in job.plan.held}
     names = [name for name in ("k", "v") if name in wants]
-    like = {"k": k.to(rows_dtype(q)).detach(), "v": v.to(rows_dtype(q)).detach()} if names else {}
+    # Of the shape and type of sums, without memory.
+    like = {name: x.new_empty((), dtype=rows_dtype(q)).expand(x.shape) for name, x in zip("qkv", (q, k, v))}
     steps, returning = job.plan.steps, []
     for i, step in enumerate(steps):
         found = {piece: Sums() for piece in {*step["received"], *(job.plan.held if i == 0 else ())}}
         with IncomingKeys(job, i + 1, k, v) as coming:
             for q_piece, k_piece, _ in step["tiles"]:
                 tile = job.plan.tile(call, [q_piece], [k_piece])
-                given = [job.piece(x, job.plan.q, q_piece) for x in (q, o, grad_o)]
+                own_q, own_o, own_grad_o = (job.piece(x, job.plan.q, q_piece) for x in (q, o, grad_o))
                 rows = [None if x is None else job.rows_piece(x, q_piece).contiguous() for x in (lse, grad_lse)]
-                part = runtime.backward(tile, given[0], *keys[k_piece], None, captured, given[1], rows[0], given[2], rows[1])
+                outputs = own_o, rows[0], own_grad_o, rows[1]
+                part = runtime.backward(BoundCall(tile, own_q, *keys[k_piece], None, captured, *outputs))
                 for name, x in part.items():
                     where = found[k_piece] if name in names else grads
                     where.add(f"q{q_piece}" if name == "q" else name, x)
@@ -123,28 +126,21 @@ def ring_backward(job, call, saved, sink, captured, grad_o, grad_lse):
             for name, x in zip(names, tensors):
                 own[piece].add(name, x)
     for name in names:
-        grads[name] = torch.cat([held_or_zeros(job, own, piece, name, like[name]) for piece in job.plan.held], job.axis)
+        grads[name] = job.held_or_zeros(job.plan.k, {piece: own[piece].get(name) for piece in own}, like[name])
     if "q" in wants:
-        empty = lambda piece: torch.zeros_like(job.piece(q, job.plan.q, piece), dtype=rows_dtype(q))
-        pieces = [grads.pop(f"q{piece}", None) for piece in job.plan.held]
-        pieces = [empty(piece) if x is None else x for piece, x in zip(job.plan.held, pieces)]
-        grads["q"] = torch.cat(pieces, job.axis)
-    return with_sink_gradient(job, call, grads, sink, saved, grad_o, grad_lse)
+        found = {piece: grads.pop(f"q{piece}", None) for piece in job.plan.held}
+        grads["q"] = job.held_or_zeros(job.plan.q, found, like["q"])
+    return with_sink_gradient(job, at, grads)
 
 
-def held_or_zeros(job, own, piece, name, like):
-    found = own[piece].get(name)
-    return torch.zeros_like(job.piece(like, job.plan.k, piece)) if found is None else found
-
-
-def with_sink_gradient(job, call, grads, sink, saved, grad_o, grad_lse):
+def with_sink_gradient(job, at, grads):
     """The sink's logit joins the sum of every row."""
+    sink, lse = at.sink, at.lse
     if sink is None or "sink" not in job.call.wants.split(","):
         return grads
-    o, lse = saved[3:]
-    delta = job.tensor_as_rows((o.to(lse.dtype) * grad_o.to(lse.dtype)).sum(-1, keepdim=True))
-    if grad_lse is not None:
-        delta = delta - grad_lse
+    delta = job.tensor_as_rows((at.o.to(lse.dtype) * at.grad_o.to(lse.dtype)).sum(-1, keepdim=True))
+    if at.grad_lse is not None:
+        delta = delta - at.grad_lse
     share = torch.exp(sink.to(lse.dtype).unsqueeze(-1) - finite(lse))
     rows = share * delta
     grads["sink"] = -rows.sum([i for i in range(rows.dim()) if i != rows.dim() - 2]).to(sink.dtype)

@@ -2,6 +2,7 @@
 asynchronous; on CUDA it runs on a stream of its own, so that steps are computed meanwhile."""
 
 import functools
+import math
 
 import torch
 import torch.distributed as dist
@@ -41,20 +42,16 @@ class Ranks:
         """sends: {rank: [tensors]}; receives: {rank: [shapes]}. The tensors of a pair make one message."""
         return Exchange(self, sends, receives, like)
 
-    def sum(self, tensors):
-        """Sums over all ranks, in place."""
-        self.reduce(tensors, dist.ReduceOp.SUM)
-
-    def reduce(self, tensors, operation):
+    def reduce(self, tensors, operation="SUM"):
+        """Over all ranks, in place."""
         for tensor in tensors:
             for group in self.groups:
-                attempt("adding up over ranks", dist.all_reduce, tensor, operation, group=group)
+                attempt("adding up over ranks", dist.all_reduce, tensor, getattr(dist.ReduceOp, operation), group=group)
 
     def same_seed(self, seed):
-        """The first rank's seed, on all ranks."""
+        """Makes it the first rank's on all ranks."""
         for group in reversed(self.groups):
             attempt("sharing the seed of dropout", dist.broadcast, seed, group=group, group_src=0)
-        return seed
 
     def agree(self, what: str, mistake: str = ""):
         """All ranks must ask for the same attention, and none may have made a mistake. Asked when it is new to this process;
@@ -108,7 +105,7 @@ class Exchange:
         device = "cpu" if self.on_host else self.like.device
         self.out = {rank: flat(tensors, device) for rank, tensors in sends.items()}
         self.into = {
-            rank: torch.empty(sum(map(numbers, shapes)), dtype=self.like.dtype, device=device)
+            rank: torch.empty(sum(map(math.prod, shapes)), dtype=self.like.dtype, device=device)
             for rank, shapes in self.shapes.items()
         }
         messages = [(dist.isend, rank, x) for rank, x in self.out.items()]
@@ -138,20 +135,13 @@ class Exchange:
 
     def taken(self, rank):
         buffer = self.into[rank].to(self.like.device)
-        parts = buffer.split([numbers(shape) for shape in self.shapes[rank]])
+        parts = buffer.split([math.prod(shape) for shape in self.shapes[rank]])
         return [x.view(shape) for x, shape in zip(parts, self.shapes[rank])]
 
 
 def flat(tensors, device):
     out = torch.cat([x.reshape(-1) for x in tensors]) if len(tensors) > 1 else tensors[0].reshape(-1).contiguous()
     return out.to(device)
-
-
-def numbers(shape) -> int:
-    out = 1
-    for extent in shape:
-        out *= extent
-    return out
 
 
 @functools.lru_cache(maxsize=None)

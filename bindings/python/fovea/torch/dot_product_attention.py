@@ -15,14 +15,7 @@ from .biases import bias_of, with_bias
 from .context_parallel import context_parallel
 from .flex import warn_once
 from .projections import Region
-from .transformer_engine import (
-    mask_type_of,
-    outside,
-    padding,
-    refuse_others,
-    sizes_of_call,
-    without_extra_state,
-)
+from .transformer_engine import mask_type_of, outside, padding, refuse_others, sizes_of_call, without_extra_state
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -6,10 +6,11 @@ import dataclasses
 import torch
 
 from .._core import OUTPUTS
-from . import ops, runtime, tangents, vmap
+from . import ops, runtime, vmap
 from .block_tables import settled
-from .call import PLAIN, resolved
+from .call import PLAIN, BoundCall, resolved, zeros_like
 from .call_cache import find
+from .modifiers import names_of
 from .state import is_forward_mode, is_watched, place, transforms
 
 NONE = (None,) * len(OUTPUTS)
@@ -24,7 +25,7 @@ class Attention(torch.autograd.Function):
         prepared, call, (o, lse, *others) = run
         ctx.run = prepared, call, sink is not None
         if is_forward_mode():
-            ctx.at = tangents.Point(call, q, k, v, sink, captured, o, lse)
+            ctx.at = BoundCall(call, q, k, v, sink, captured, o, lse)
         if prepared.plain and call.seed is None:
             ctx.save_for_backward(q, k, v, o, lse, *captured)
         else:
@@ -38,31 +39,25 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_o, grad_lse=None, *_):
-        saved, (prepared, call, _) = ctx.saved_tensors, ctx.run
-        found = None
-        if grad_lse is None and grad_o is not None and prepared.direct is not None:
+        saved, (prepared, call, _), found = ctx.saved_tensors, ctx.run, None
+        if grad_lse is None and grad_o is not None and prepared.direct is not None and not torch.is_grad_enabled():
             found = find(prepared, None, [grad_o, *saved], call.scale, call.values)
-        if found is not None and found[0] is None:
-            grads = found[3]
-        else:
-            grads = long_backward(ctx.run, saved, grad_o, grad_lse, found)
-        if torch.is_grad_enabled():  # by create_graph=True
-            return with_graph(ctx.run, saved, grads, grad_o, grad_lse)
-        return grads
+            if found is not None and found[0] is None:
+                return found[3]
+        return long_backward(ctx.run, saved, grad_o, grad_lse, found)
 
     @staticmethod
     def jvp(ctx, _, *moving):
         call = ctx.at.call
-        names = ("q", "k", "v", "sink", *tangents.captured_names(call))
         with torch.no_grad():
-            o, lse, _ = tangents.tangent(ctx.at, dict(zip(names, moving)), "")
+            o, lse, _ = runtime.tangent(ctx.at, dict(zip(names_of(call), moving)), "")
         if not call.outputs:
             return o
         return o, lse if "lse" in call.outputs else None, *(None,) * (len(OUTPUTS) - 1)
 
 
 def long_backward(run, saved, grad_o, grad_lse, found):
-    """A backward that is not a direct call."""
+    """A backward that is not a direct call. If its gradients are to have a graph of their own, it is the operator."""
     prepared, call, has_sink = run
     names = [name for name, *_ in prepared.captured]
     if grad_o is None and grad_lse is None:
@@ -70,20 +65,12 @@ def long_backward(run, saved, grad_o, grad_lse, found):
     q, k, v, o, lse, *rest = saved
     captured = rest[: len(names)]
     sink = rest[len(names)] if has_sink else None
-    with torch.no_grad():
-        grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse, found)
+    if torch.is_grad_enabled():  # by create_graph=True
+        grad_o = zeros_like(o) if grad_o is None else grad_o
+        at = (q, k, v, sink, captured, o.detach(), lse.detach(), grad_o, grad_lse)
+        return (None, *ops.by_argument(call, ops.attention_backward(*at, *call.tensors(), *ops.texts_of(call))))
+    grads = runtime.backward(BoundCall(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse), found)
     return (None, *(grads.get(name) for name in ("q", "k", "v", "sink", *names)))
-
-
-def with_graph(run, saved, grads, grad_o, grad_lse):
-    """The gradients with a graph of their own, for second derivatives."""
-    prepared, call, has_sink = run
-    count = len(prepared.captured)
-    q, k, v, o, lse, *rest = saved
-    captured, sink = rest[:count], rest[count] if has_sink else None
-    known = call, o.detach(), lse.detach()
-    marked = iter(tangents.Gradients.apply(known, grads[1:], q, k, v, sink, grad_o, grad_lse, *captured))
-    return tuple(None if g is None else next(marked) for g in grads)
 
 
 def runs_directly(tensors) -> bool:
@@ -111,15 +98,14 @@ def wanted(q, k, v, sink, names, captured) -> str:
 
 
 def attend_run(found, scale):
-    """The outputs of a call that look_up has run, as autograd sees them."""
+    """The outputs of a call that look_up has run."""
     tensors, prepared, outputs, steps = found
     call = prepared.call
     if not call.wants:
         return outputs
     call = call.with_numbers(scale, () if steps is None else steps.shifts)
-    q, k, v = tensors[:3]
     captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
-    return differentiable(prepared, call, outputs, q, k, v, None, captured)
+    return differentiable((prepared, call, outputs), (*tensors[:3], None, *captured))
 
 
 def attend_found(found, call=None):
@@ -131,13 +117,14 @@ def attend_found(found, call=None):
         call.formulas, call.wants, call.values = prepared.call.formulas, prepared.call.wants, found.values
     q, k, v = tensors[:3]
     sink = tensors[3] if "sink" in prepared.roles else None
-    captured = runtime.captured_by(prepared, tensors)
-    outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, found.where)
-    return differentiable(prepared, call, outputs, q, k, v, sink, captured) if call.wants else outputs
+    captured = runtime.captured_by(prepared, tensors) if prepared.slots else ()
+    outputs = runtime.run_forward(prepared, BoundCall(call, q, k, v, sink, captured), found.where)
+    return differentiable((prepared, call, outputs), (q, k, v, sink, *captured)) if call.wants else outputs
 
 
-def differentiable(prepared, call, outputs, q, k, v, sink, captured):
-    out = Attention.apply((prepared, call, outputs), q, k, v, sink, *captured)
+def differentiable(run, tensors):
+    """The outputs of a call that has run, as autograd sees them."""
+    out = Attention.apply(run, *tensors)
     return out if isinstance(out, tuple) else (out, *NONE)
 
 
@@ -150,15 +137,12 @@ def attend(call, q, k, v, sink, captured):
     if not runs_directly((q, k, v, *captured)):
         return asked_for(call, ops.dispatch(call, q, k, v, sink, captured))
     q, k, v, sink, *captured = [resolved(x) for x in (q, k, v, sink, *captured)]
-    call, captured = settled(call, captured, q, k)
     if is_forward_mode() and not call.wants:
         call = dataclasses.replace(call, wants="q,k,v")  # for lse
-    where = place(q)
-    prepared = runtime.forward_plan(call, q, k, v, sink, captured, where)
-    outputs = runtime.run_forward(prepared, call, q, k, v, sink, captured, where)
-    if call.wants or is_forward_mode():
-        return differentiable(prepared, call, outputs, q, k, v, sink, captured)
-    return outputs
+    at, where = settled(BoundCall(call, q, k, v, sink, captured)), place(q)
+    prepared = runtime.forward_plan(at, where)
+    outputs = runtime.run_forward(prepared, at, where)
+    return differentiable((prepared, at.call, outputs), (*at[1:5], *at.captured)) if call.wants else outputs
 
 
 def asked_for(call, outputs):

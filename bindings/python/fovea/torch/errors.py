@@ -90,29 +90,21 @@ def is_set(cell) -> bool:
     return True
 
 
-def name_of(wanted, modifiers):
-    """The name of an object in the code of the modifiers, or None."""
-    for modifier in modifiers:
-        for name, x in closed_over(modifier):
-            if x is wanted:
-                return name
-    return None
+def name_of(modifiers, is_meant):
+    """The name, in the code of the modifiers, of the first object from outside that is meant; or None."""
+    return next((name for modifier in modifiers for name, x in closed_over(modifier) if is_meant(x)), None)
 
 
 def numpy_array_of(modifiers):
     """The name of the first array of NumPy's that a modifier takes from outside, or None."""
-    for modifier in modifiers:
-        for name, x in closed_over(modifier):
-            if type(x).__module__ == "numpy" and getattr(x, "shape", ()) != ():
-                return name
-    return None
+    return name_of(modifiers, lambda x: type(x).__module__ == "numpy" and getattr(x, "shape", ()) != ())
 
 
 def in_users_words(error, modifiers):
     """The error with names of theirs in place of _c0 and `a captured tensor`, and Python's way to give a tensor."""
     text = re.sub(r"\b_c(\d+)\b", lambda found: captured_name(int(found[1]), modifiers) or found[0], str(error))
     subject = getattr(error, "tensor", None)
-    name = None if subject is None else name_of(subject, modifiers)
+    name = None if subject is None else name_of(modifiers, lambda x: x is subject)
     if name is not None:
         text = text.replace("a captured tensor", f"the captured tensor {name!r}", 1)
     text = by_arguments(text)
@@ -127,7 +119,7 @@ def captured_name(slot, modifiers):
         tensors = traced(*modifiers).tensors
     except Exception:  # a callback, which is recorded otherwise
         return None
-    return name_of(tensors[slot], modifiers) if slot < len(tensors) else None
+    return name_of(modifiers, lambda x: x is tensors[slot]) if slot < len(tensors) else None
 
 
 def about(tensor, error):

@@ -100,11 +100,28 @@ def attend_eager(qkv, score_mod, block_mask, options):
 
 def attend_new(qkv, score_mod, block_mask, options, found):
     """A call without a plan, or one that is not plain."""
-    *options, lse, row_max = options
-    call, formulas, *tensors = prepare(*qkv, score_mod, block_mask, *options, found)
-    call.outputs = ("lse",) * bool(lse) + ("row_max",) * bool(row_max)
-    if found is None or tensors[1] is not qkv[1] or tensors[2] is not qkv[2]:
-        return attend(call, *tensors, None, formulas.tensors)
+    scale, enable_gqa, kernel_options, lse, row_max = options
+    check_tensors(*qkv)
+    query, key, value = autocast(*qkv)
+    check(query, key, value, enable_gqa)
+    key, value = (x if x.dtype == query.dtype else converted(x, query) for x in (key, value))
+    if key.shape[0] != query.shape[0]:
+        key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
+    mask_mod = mask_of(block_mask, query, key)
+    formulas = found.formulas() if found is not None else traced(score_mod, mask_mod, like=query)
+    if block_mask is not None and not isinstance(block_mask, BlockMask):
+        add_tables(formulas, block_mask, query)
+    call = Call(
+        formulas.text(),
+        tuple(formulas.values),
+        engine=engine_in(kernel_options),
+        outputs=("lse",) * bool(lse) + ("row_max",) * bool(row_max),
+        flags=("deterministic",) * torch.are_deterministic_algorithms_enabled(),
+        scale=scale,
+        wants=wanted(query, key, value, None, formulas.names, formulas.tensors),
+    )
+    if found is None or key is not qkv[1] or value is not qkv[2]:
+        return attend(call, query, key, value, None, formulas.tensors)
     keep_plan(found, call, None, formulas)
     return attend_found(found)
 
@@ -118,29 +135,6 @@ def look_up(qkv, score_mod, block_mask, scale, options):
         mask_mod = block_mask.mask_mod
         options = (*options, block_mask.B, block_mask.H, *block_mask.seq_lengths)
     return call_cache.look_up(options, (score_mod, mask_mod), list(qkv), scale)
-
-
-def prepare(query, key, value, score_mod, block_mask, scale, enable_gqa, kernel_options, found):
-    """The call, its formulas, and the tensors as they are bound."""
-    check_tensors(query, key, value)
-    query, key, value = autocast(query, key, value)
-    check(query, key, value, enable_gqa)
-    key, value = (x if x.dtype == query.dtype else converted(x, query) for x in (key, value))
-    if key.shape[0] != query.shape[0]:
-        key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
-    mask_mod = mask_of(block_mask, query, key)
-    formulas = found.formulas() if found is not None else traced(score_mod, mask_mod, like=query)
-    if block_mask is not None and not isinstance(block_mask, BlockMask):
-        add_tables(formulas, block_mask, query)
-    call = Call(
-        formulas.text(),
-        tuple(formulas.values),
-        engine=engine_in(kernel_options),
-        flags=("deterministic",) * torch.are_deterministic_algorithms_enabled(),
-        scale=scale,
-        wants=wanted(query, key, value, None, formulas.names, formulas.tensors),
-    )
-    return call, formulas, query, key, value
 
 
 def check(query, key, value, enable_gqa):

@@ -5,7 +5,6 @@ of (grad, score, b, h, q_idx, kv_idx); or a formula text, a fovea.Program, or a 
 Transformer Engine takes."""
 
 import inspect
-import re
 import types
 
 import torch
@@ -13,7 +12,6 @@ import torch
 from .._arrays import FROM_NUMPY
 from .._core import InvalidArgument
 from .._request import (
-    both_masks,
     check_callback_scalars,
     check_captured_name,
     check_modifiers,
@@ -22,9 +20,9 @@ from .._request import (
     one_is_a_callback,
     program_line,
     scalars_of,
-    two_derivatives,
+    substitute,
 )
-from ..program import Program
+from ..program import Program, combined, texts_of
 from ..recorder import is_callback, record
 from .errors import about
 from .trace import Trace, in_double, run
@@ -35,7 +33,8 @@ KINDS = (FLOAT, BOOL, FLOAT)  # what score_mod, mask_mod and bprop give
 
 
 class Formulas:
-    """Texts, and the captured tensors in the order of their names."""
+    """Texts, and the captured tensors in the order of their names. `uses` has a letter for each of their dimensions: the position
+    that alone indexes it, "-" for anything else, "?" if the text has to be asked; `scalars` are (name, type)."""
 
     __slots__ = ("mod", "mask", "bprop", "names", "tensors", "uses", "scalars", "values", "slots", "block")
 
@@ -47,28 +46,33 @@ class Formulas:
         self.slots = []  # the numbers of the captured tensors among those of the steps (steps.py)
 
     def text(self) -> str:
-        """All but the tensors, as one string: what an operator of torch carries, and what plans are looked up by."""
+        """All but the tensors and values, as one string: what an operator of torch carries, and what plans are looked up by."""
         captured = ";".join([f"{name} {use}" for name, use in zip(self.names, self.uses)])
-        return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{';'.join(self.scalars)}\n{self.block}"
+        scalars = ";".join([f"{name}:{kind}" for name, kind in self.scalars])
+        return f"{self.mod}\n{self.mask}\n{self.bprop}\n{captured}\n{scalars}\n{self.block}"
+
+    @classmethod
+    def parse(cls, text) -> "Formulas":
+        """The inverse of text()."""
+        out = cls()
+        out.mod, out.mask, out.bprop, captured, scalars, out.block = text.split("\n")
+        out.names, out.uses = [[item.split(" ")[i] for item in captured.split(";") if item] for i in (0, 1)]
+        out.scalars = [tuple(item.split(":")) for item in scalars.split(";") if item]
+        return out
+
+
+def names_of(call):
+    """What gradients are called, in the order of a call's tensors."""
+    return ["q", "k", "v", "sink", *Formulas.parse(call.formulas).names]
 
 
 def traced(score_mod=None, mask_mod=None, bprop=None, *, tensors=None, scalars=None, like=None) -> Formulas:
     """`like` is the query: captured tensors must be on its device."""
     modifiers = (score_mod, mask_mod, bprop)
     check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
-    out = Formulas()
-    trace = Trace(like)
-    if isinstance(score_mod, Program):
-        out.mod, out.mask, out.bprop = [text or "" for text in score_mod.texts(trace.in_double)]
-    elif score_mod is not None:
-        out.mod = formula_of(trace, "score_mod", score_mod)
-    if mask_mod is not None:
-        out.mask = both_masks(out.mask, mask_text(trace, mask_mod))
-    if bprop is not None:
-        if out.bprop:
-            raise two_derivatives()
-        own = isinstance(bprop, Program) and bprop.texts(trace.in_double)[2]
-        out.bprop = own or formula_of(trace, "score_mod_bprop", bprop)
+    out, trace = Formulas(), Trace(like)
+    found = combined(modifiers, lambda name, modifier: formulas_of(trace, name, modifier))
+    out.mod, out.mask, out.bprop = [text or "" for text in found]
     take_captured(out, trace, like)
     programs = [x for x in modifiers if isinstance(x, Program)]
     if tensors or scalars or programs:
@@ -96,7 +100,7 @@ class Biased:
 def declared(formulas):
     """(tensors, scalars) for the line of a Program that is only read and printed: extents have no say in that."""
     tensors = tuple((name, DIRECT[x.dtype], (1,) * x.dim()) for name, x in zip(formulas.names, formulas.tensors))
-    return tensors, tuple(tuple(x.split(":")) for x in formulas.scalars)
+    return tensors, tuple(formulas.scalars)
 
 
 @torch.compiler.assume_constant_result
@@ -107,7 +111,7 @@ def biased(first, then, captured, exact):
         tensors, scalars = captured
         program = Program(program_line(then, tensors=tensors, scalars=scalars))
         then = program.texts(exact)[0]
-    return f"let _biased = {first}; " + re.sub(r"\bscore\b", "_biased", then)
+    return f"let _biased = {first}; " + substitute(then, {"score": "_biased"})
 
 
 def take_captured(out, trace, like):
@@ -117,24 +121,16 @@ def take_captured(out, trace, like):
     out.uses += trace.uses()
 
 
-def mask_text(trace, mask_mod):
-    if isinstance(mask_mod, Program):
-        if mask_mod.mod or not mask_mod.mask:
-            raise InvalidArgument("mask_mod: a Program here has a mask and nothing else")
-        return mask_mod.texts(trace.in_double)[1]
-    return formula_of(trace, "mask_mod", mask_mod)
-
-
 def one_line(text):
     return " ".join(text.split())
 
 
-def formula_of(trace, name, modifier):
-    """The text of a modifier that is a text or a function."""
-    if isinstance(modifier, str):
-        return one_line(modifier)
-    kind, leaves = _RESULTS[name]
-    return run(trace, checked(modifier, name), kind, *leaves)
+def formulas_of(trace, name, modifier):
+    """(mod, mask, bprop) of one modifier."""
+    if not isinstance(modifier, (str, Program)):
+        kind, leaves = _RESULTS[name]
+        modifier = run(trace, checked(modifier, name), kind, *leaves)
+    return texts_of(name, one_line(modifier) if isinstance(modifier, str) else modifier, trace.in_double)
 
 
 def take_named(out, programs, has_text, tensors, scalars, like):
@@ -147,7 +143,7 @@ def take_named(out, programs, has_text, tensors, scalars, like):
             raise InvalidArgument(f"tensors[{name!r}]: must be a torch.Tensor, got {type(tensor).__name__}")
     for name, value in scalars_of(programs, has_text, tensors, scalars).items():
         check_captured_name(name)
-        out.scalars.append(f"{name}:{'i32' if isinstance(value, int) else 'f32'}")
+        out.scalars.append((name, "i32" if isinstance(value, int) else "f32"))
         out.values.append(float(value))
     for name, tensor in tensors.items():
         check_captured_name(name)
@@ -226,7 +222,7 @@ def record_callbacks(score_mod, bprop, mask_mod, named, sizes, like) -> Formulas
         captures = [(capture.name, capture.tensor) for capture in found.captures]
     if mask_mod is not None:  # before the others: names of what a trace captures are numbered from 0
         trace = Trace(like)
-        out.mask = mask_text(trace, mask_mod)
+        out.mask = formulas_of(trace, "mask_mod", mask_mod)[1]
         take_captured(out, trace, like)
     for name, tensor in captures:
         tensor = bindable(tensor, like, name)

@@ -6,10 +6,11 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from .._core import OUTPUTS
-from . import runtime, tangents
+from .._core import OUTPUTS, Unsupported
+from . import runtime
 from .block_tables import settled
-from .call import BOUND, Call, dense_like, heads_of, rows_dtype, rows_shape
+from .call import BOUND, BoundCall, Call, dense_like, heads_of, rows_dtype, rows_shape
+from .modifiers import names_of
 
 
 def pack_options(call: Call) -> str:
@@ -31,6 +32,7 @@ def nothing(x: Tensor) -> Tensor:
     return torch.empty(0, dtype=rows_dtype(x), device=x.device)
 
 
+COUNT = len(BOUND)
 # Arguments of every operator: its tensors, then those of Call.tensors() and texts_of(call).
 TENSORS = "Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor[] captured"
 OUTPUT_TENSORS = "Tensor o, Tensor lse"
@@ -45,13 +47,24 @@ def operator(name, *arguments, returns="Tensor[]"):
 
 def call_of(rest):
     """The Call of an operator's last arguments."""
-    return unpack(*rest[7:], rest[:7])
+    return unpack(*rest[COUNT:], rest[:COUNT])
+
+
+def bound_call(rest, *tensors) -> BoundCall:
+    """The call of an operator, as it runs."""
+    return settled(BoundCall(call_of(rest), *tensors))
+
+
+def by_argument(call, found):
+    """What was found for call.wants, in the order of a call's tensors."""
+    found = dict(zip(call.wants.split(","), found))
+    return [found.get(name) for name in names_of(call)]
 
 
 @operator("attention", returns=f"({', '.join(['Tensor'] * (1 + len(OUTPUTS)))})")
 def attention(q, k, v, sink, captured, *rest):
-    call, captured = settled(call_of(rest), captured, q, k)
-    return tuple(nothing(q) if x is None else x for x in runtime.forward(call, q, k, v, sink, captured))
+    out = runtime.forward(bound_call(rest, q, k, v, sink, captured))
+    return tuple(nothing(q) if x is None else x for x in out)
 
 
 @attention.register_fake
@@ -66,39 +79,49 @@ def _(q, k, v, sink, captured, *rest):
 
 @operator("attention_backward", OUTPUT_TENSORS, "Tensor grad_o, Tensor? grad_lse")
 def attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
-    call, captured = settled(call_of(rest), captured, q, k)
-    grads = runtime.backward(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-    return [grads[name] for name in call.wants.split(",")]
+    at = bound_call(rest, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+    grads = runtime.backward(at)
+    return [grads[name] for name in at.call.wants.split(",")]
 
 
 @attention_backward.register_fake
 def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest):
-    return fresh_gradients(call_of(rest), q, k, v, sink, captured)
-
-
-def named(call, q, k, v, sink, captured):
-    return {"q": q, "k": k, "v": v, "sink": sink, **dict(zip(tangents.captured_names(call), captured))}
+    return fresh_gradients(call_of(rest), (q, k, v, sink, *captured))
 
 
 @operator("attention_tangent", OUTPUT_TENSORS, "Tensor? grad_o, Tensor? grad_lse, Tensor[] moving, str names")
 def attention_tangent(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
     """The changes of o, of lse and of the gradients that are wanted, if the tensors that `names` lists change by `moving`."""
-    call, captured = settled(call_of(rest), captured, q, k)
-    at = tangents.Point(call, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-    o, lse, grads = tangents.tangent(at, dict(zip(names.split(","), moving)), call.wants)
-    return [o.contiguous(), lse, *(grads[name] for name in call.wants.split(",") if name)]
+    at = bound_call(rest, q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+    o, lse, grads = runtime.tangent(at, dict(zip(names.split(","), moving)), at.call.wants)
+    return [o.contiguous(), lse, *(grads[name] for name in at.call.wants.split(",") if name)]
 
 
 @attention_tangent.register_fake
 def _(q, k, v, sink, captured, o, lse, grad_o, grad_lse, moving, names, *rest):
-    call = call_of(rest)
-    return [o.new_empty(o.shape), lse.new_empty(lse.shape), *fresh_gradients(call, q, k, v, sink, captured)]
+    fresh = fresh_gradients(call_of(rest), (q, k, v, sink, *captured))
+    return [o.new_empty(o.shape), lse.new_empty(lse.shape), *fresh]
 
 
-def fresh_gradients(call, *inputs):
-    sources = named(call, *inputs)
+def fresh_gradients(call, tensors):
+    sources = dict(zip(names_of(call), tensors))
     fresh = lambda name, x: dense_like(x) if name in ("q", "k", "v") else x.new_empty(x.shape)
     return [fresh(name, sources[name]) for name in call.wants.split(",") if name]
+
+
+# Derivatives, here and in vmap.py. A node keeps the texts of its call, and all its tensors: those that are bound to the call first.
+
+
+def keep(ctx, texts, tensors):
+    ctx.texts = texts
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
+
+
+def kept(ctx):
+    """The call, what is bound to it, and the other tensors."""
+    saved = ctx.saved_tensors  # asked for once: checkpointing wants it so
+    return unpack(*ctx.texts, saved[:COUNT]), saved[:COUNT], saved[COUNT:]
 
 
 def along(texts, bound, at, changes, wants):
@@ -111,58 +134,66 @@ def along(texts, bound, at, changes, wants):
     return attention_tangent(*at, list(changes.values()), ",".join(changes), *bound, *texts_of(call))
 
 
+def along_gradients(ctx, changes, needed=None):
+    """The gradients of a backward's inputs, from those of what it gave: of q, k, v, sinks and captured tensors in this order,
+    of grad_o and of grad_lse. `needed` says which of the first ones are: otherwise those that the backward gave."""
+    call, bound, (q, k, v, sink, o, lse, grad_o, grad_lse, *captured) = kept(ctx)
+    at = (q, k, v, sink, captured, o, lse, grad_o, grad_lse)
+    changes = dict(zip(call.wants.split(","), changes))
+    if needed is not None:
+        call.wants = ",".join(name for name, need in zip(names_of(call), needed) if need)
+    o_change, lse_change, *grads = along(ctx.texts, bound, at, changes, call.wants)
+    return by_argument(call, grads), o_change, None if grad_lse is None else lse_change
+
+
 def save(ctx, inputs, output):
     q, k, v, sink, captured, *rest = inputs
     o, lse, *others = output
     ctx.mark_non_differentiable(*others)
-    ctx.texts, optional = rest[7:], (sink, *rest[:7])
-    ctx.count, ctx.present = len(captured), [x is not None for x in optional]
-    ctx.save_for_backward(q, k, v, o, lse, *captured, *(x for x in optional if x is not None))
+    keep(ctx, rest[COUNT:], (*rest[:COUNT], q, k, v, sink, *captured, o, lse))
 
 
 def differentiate(ctx, grad_o, grad_lse, *_):
-    q, k, v, o, lse, *rest = ctx.saved_tensors
-    captured, saved = rest[: ctx.count], iter(rest[ctx.count :])
-    sink, *bound = [next(saved) if there else None for there in ctx.present]
-    call = unpack(*ctx.texts, bound)
-    if grad_o is None:
-        grad_o = torch.zeros_like(o)
-    grads = attention_backward(
-        q, k, v, sink, captured, o, lse, grad_o, grad_lse if "lse" in call.outputs else None, *bound, *ctx.texts
-    )
-    found = dict(zip(call.wants.split(","), grads))
-    names = list(named(call, q, k, v, sink, captured))[4:]
-    return *(found.get(name) for name in ("q", "k", "v", "sink")), [found.get(name) for name in names], *no_gradients(ctx)
+    call, bound, (q, k, v, sink, *captured, o, lse) = kept(ctx)
+    grad_o = torch.zeros_like(o) if grad_o is None else grad_o
+    grad_lse = grad_lse if "lse" in call.outputs else None
+    grads = attention_backward(q, k, v, sink, captured, o, lse, grad_o, grad_lse, *bound, *ctx.texts)
+    by_name = by_argument(call, grads)
+    return *by_name[:4], by_name[4:], *no_gradients(ctx)
 
 
 def no_gradients(ctx):
     """Of the last arguments of an operator. torch takes an empty list for one of tensors, and wants a list of gradients for it."""
-    return *[None] * len(BOUND), *([] if isinstance(x, list) and not x else None for x in ctx.texts)
+    return *[None] * COUNT, *([] if isinstance(x, list) and not x else None for x in ctx.texts)
 
 
 attention.register_autograd(differentiate, setup_context=save)
 
 
 def save_backward(ctx, inputs, output):
-    q, k, v, sink, captured, o, lse, grad_o, grad_lse, *rest = inputs
-    ctx.texts, ctx.count = rest[7:], len(captured)
-    ctx.save_for_backward(q, k, v, sink, o, lse, grad_o, grad_lse, *captured, *rest[:7])
+    q, k, v, sink, captured, *others = inputs[:9]
+    rest = inputs[9:]
+    keep(ctx, rest[COUNT:], (*rest[:COUNT], q, k, v, sink, *others, *captured))
 
 
 def differentiate_backward(ctx, changes):
-    q, k, v, sink, o, lse, grad_o, grad_lse, *rest = ctx.saved_tensors
-    captured, bound = rest[: ctx.count], rest[ctx.count :]
-    call = unpack(*ctx.texts, bound)
-    at = (q, k, v, sink, captured, o, lse, grad_o, grad_lse)
-    wants = call.wants.split(",")
-    o_change, lse_change, *grads = along(ctx.texts, bound, at, dict(zip(wants, changes)), call.wants)
-    grads = dict(zip(wants, grads))
-    by_name = [grads.get(name) for name in named(call, q, k, v, sink, captured)]
-    lse_change = None if grad_lse is None else lse_change
+    q, k, v, sink, captured = ctx.needs_input_grad[:5]
+    by_name, o_change, lse_change = along_gradients(ctx, changes, (q, k, v, sink, *captured))
     return *by_name[:4], by_name[4:], None, None, o_change, lse_change, *no_gradients(ctx)
 
 
 attention_backward.register_autograd(differentiate_backward, setup_context=save_backward)
+
+
+def no_third_derivative(ctx, *_):
+    raise Unsupported(
+        "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
+        "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for "
+        "the part of the model whose third derivative is needed"
+    )
+
+
+attention_tangent.register_autograd(no_third_derivative)
 
 
 def texts_of(call: Call):

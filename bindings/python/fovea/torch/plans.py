@@ -7,11 +7,11 @@ import torch
 
 from .. import _core
 from .._arrays import CODES, dense_strides
-from .._core import InvalidArgument
+from .._core import OUTPUTS, InvalidArgument
 from .._request import problem_line
 from .arguments import check_ranks
 from .call import dense_like, heads_of, part_dtype, rows_shape, sizes_of, strides_word
-from .modifiers import DIRECT
+from .modifiers import DIRECT, Formulas
 
 _CODES = {dtype: CODES[name] for dtype, name in DIRECT.items()}
 _LEAF_SIZES = {"b": ("b", "B"), "h": ("h", "H"), "q": ("sq", "Sq"), "k": ("skv", "Skv")}
@@ -32,7 +32,7 @@ class Prepared:
         "scalars",
         "wanted",
         "o",  # shape and strides of the output
-        "extents",  # shapes and strides of other outputs: {"rows": ..., "heads": ...}
+        "outputs",  # shape and strides of each of OUTPUTS; None if it is not written
         "inputs",  # (name, shape, strides) of the gradients of q, k and v
         "on_cpu",
         "plain",  # does a call bind only q, k, v, outputs and captured tensors?
@@ -46,45 +46,37 @@ class Prepared:
     )
 
 
-class Parts:
-    """The parts of Formulas.text()."""
+def with_extents(formulas, declared):
+    """Texts with the extents of captured tensors in place of `#slot.dimension`."""
+    extent = lambda found: str(declared[int(found[1])][2][int(found[2])])
+    return [re.sub(r"#(\d+)\.(\d+)", extent, text) or None for text in (formulas.mod, formulas.mask, formulas.bprop)]
 
-    def __init__(self, text):
-        self.mod, self.mask, self.bprop, captured, scalars, _ = text.split("\n")
-        pairs = [item.split(" ") for item in captured.split(";") if item]
-        self.names = [name for name, _ in pairs]
-        self.uses = [uses for _, uses in pairs]
-        self.scalars = [tuple(item.split(":")) for item in scalars.split(";") if item]
 
-    def with_extents(self, declared):
-        """Texts with the extents of captured tensors in place of `#slot.dimension`."""
-        extent = lambda found: str(declared[int(found[1])][2][int(found[2])])
-        return [re.sub(r"#(\d+)\.(\d+)", extent, text) or None for text in (self.mod, self.mask, self.bprop)]
+def declarations(formulas, captured, sizes):
+    """[(name, dtype, extents)]. An extent that is indexed by a position and is as large as that size is declared by the size's
+    name, so that another batch or length shares the plan; so is one as large as a length that is indexed by anything else
+    (k + 1)."""
+    out = []
+    for name, uses, tensor in zip(formulas.names, formulas.uses, captured):
+        if "?" in uses:
+            uses = uses_in_text(formulas, name, len(uses))
+        extents = []
+        for extent, leaf in zip(tensor.shape, uses):
+            words = [_LEAF_SIZES[leaf]] if leaf in _LEAF_SIZES else _LENGTHS if extent > 1 else ()
+            equal = [word for size, word in words if getattr(sizes, size) == extent]
+            extents.append(equal[0] if equal else int(extent))
+        out.append((name, DIRECT[tensor.dtype], tuple(extents)))
+    return out
 
-    def declared(self, captured, sizes):
-        """[(name, dtype, extents)]. An extent that is indexed by a position and is as large as that size is declared by
-        the size's name, so that another batch or length shares the plan; so is one as large as a length that is indexed by
-        anything else (k + 1)."""
-        out = []
-        for name, uses, tensor in zip(self.names, self.uses, captured):
-            if "?" in uses:
-                uses = self.uses_in_text(name, len(uses))
-            extents = []
-            for extent, leaf in zip(tensor.shape, uses):
-                words = [_LEAF_SIZES[leaf]] if leaf in _LEAF_SIZES else _LENGTHS if extent > 1 else ()
-                equal = [word for size, word in words if getattr(sizes, size) == extent]
-                extents.append(equal[0] if equal else int(extent))
-            out.append((name, DIRECT[tensor.dtype], tuple(extents)))
-        return out
 
-    def uses_in_text(self, name, rank):
-        found = ["-"] * rank
-        for text in (self.mod, self.mask, self.bprop):
-            for match in re.finditer(rf"\b{name}\s*\[([^\[\]]*)\]", text):
-                items = [item.strip() for item in match[1].split(",")]
-                if len(items) == rank:
-                    found = [item if item in _LEAF_SIZES else old for item, old in zip(items, found)]
-        return "".join(found)
+def uses_in_text(formulas, name, rank):
+    found = ["-"] * rank
+    for text in (formulas.mod, formulas.mask, formulas.bprop):
+        for match in re.finditer(rf"\b{name}\s*\[([^\[\]]*)\]", text):
+            items = [item.strip() for item in match[1].split(",")]
+            if len(items) == rank:
+                found = [item if item in _LEAF_SIZES else old for item, old in zip(items, found)]
+    return "".join(found)
 
 
 def device_name(device) -> str:
@@ -95,13 +87,15 @@ def device_name(device) -> str:
     raise InvalidArgument(f"query: on {device}; Fovea runs on cpu and cuda")
 
 
-def fields_of(call, q, k, v, sink, captured, capturing):
-    """The words of the problem line that both directions share, and the sizes."""
+def fields_of(at, capturing):
+    """The words of the problem line that both directions share, and the formulas."""
+    call, q, k, v, sink, captured = at[:6]
     sizes = sizes_of(call, q, k, v)
-    parts = Parts(call.formulas)
+    formulas = Formulas.parse(call.formulas)
     packed = call.layout == "thd"
-    declared = parts.declared(captured, sizes)
-    mod, mask, bprop = parts.with_extents(declared if is_one_length(call) else [(None, None, x.shape) for x in captured])
+    declared = declarations(formulas, captured, sizes)
+    extents = declared if is_one_length(call) else [(None, None, x.shape) for x in captured]
+    mod, mask, bprop = with_extents(formulas, extents)
     fields = {name: getattr(sizes, name) for name in ("b", "h", "hkv", "sq", "skv", "d", "dv")}
     fields.update(
         dtype=DIRECT[q.dtype],
@@ -110,8 +104,8 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         mask=mask,
         bprop=bprop,
         tensors=declared,
-        tensor_strides=captured_strides(parts.names, captured),
-        scalars=parts.scalars,
+        tensor_strides=captured_strides(formulas.names, captured),
+        scalars=formulas.scalars,
         sink=sink is not None,
         dropout=call.dropout,
         capture=capturing,
@@ -131,7 +125,7 @@ def fields_of(call, q, k, v, sink, captured, capturing):
         fields["o_dtype"] = DIRECT[part_dtype(call, q)]
     if packed:
         fields.update(cu_q="bound", cu_k="bound", tq=sizes.t_q, tk=sizes.t_k)
-    return fields, sizes, parts
+    return fields, formulas
 
 
 def is_one_length(call) -> bool:
@@ -158,87 +152,90 @@ def offset_word(number, tensor):
     return "1" if tensor is None and number else bound(tensor)
 
 
-def forward_problem(call, q, k, v, sink, captured, capturing):
-    """(problem, its partner or None, parts). The partner is the backward, if one will follow: the engine must run both."""
-    fields, sizes, parts = fields_of(call, q, k, v, sink, captured, capturing)
-    o = dense_like(meta(q), v.shape[-1])
+def forward_problem(at, capturing):
+    """(problem, its partner or None, formulas). The partner is the backward, if one will follow: the engine must run both."""
+    call = at.call
+    fields, formulas = fields_of(at, capturing)
+    o = dense_like(meta(at.q), at.v.shape[-1])
     fields["o_strides"] = strides_word(o, call.layout)
     partner = None
     if call.wants:
-        partner = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), o, "lse" in call.outputs, o.dtype)))
+        partner = _core.Problem(problem_line(**backward_fields(at, fields, o, "lse" in call.outputs)))
     line = problem_line(direction="forward", **dict.fromkeys(call.written(), True), **fields)
-    return _core.Problem(line), partner, parts
+    return _core.Problem(line), partner, formulas
 
 
-def prepare_forward(call, q, k, v, sink, captured, where) -> Prepared:
+def prepare_forward(at, where) -> Prepared:
     """`where` is state.place() of the call."""
-    check_ranks(call.layout, q, k, v)
-    problem, partner, parts = forward_problem(call, q, k, v, sink, captured, where[2])
-    roles = ["q", "k", "v", "o", *call.written()]
-    out = prepared(problem, partner, call, q, sink, captured, parts, (), roles, where)
+    call, q, v = at.call, at.q, at.v
+    check_ranks(call.layout, q, at.k, v)
+    *problems, formulas = forward_problem(at, where[2])
+    written = call.written()
+    out = prepared(problems, at, formulas, (), ["q", "k", "v", "o", *written], where)
     o, rows = dense_like(meta(q), v.shape[-1]), tuple(rows_shape(call.layout, q))
     out.o = tuple(o.shape), o.stride()
-    out.extents = {"rows": (rows, dense_strides(rows)), "heads": ((heads_of(call.layout, q),), (1,))}
+    extents = {"rows": (rows, dense_strides(rows)), "heads": ((heads_of(call.layout, q),), (1,))}
+    out.outputs = [extents[extent] if name in written else None for name, extent in OUTPUTS.items()]
     return out
 
 
-def backward_fields(call, fields, inputs, grad_o, has_grad_lse, grad_dtype):
-    q, k, v = (dense_like(meta(x)) for x in inputs)
+def backward_fields(at, fields, grad_o, has_grad_lse):
+    layout = at.call.layout
+    q, k, v = (dense_like(meta(x)) for x in at[1:4])
     return fields | dict(
         direction="backward",
-        grads=call.wants.split(","),
+        grads=at.call.wants.split(","),
         dlse=has_grad_lse,
-        do_dtype=DIRECT[grad_dtype],
-        do_strides=strides_word(grad_o, call.layout),
-        dq_strides=strides_word(q, call.layout),
-        dk_strides=strides_word(k, call.layout),
-        dv_strides=strides_word(v, call.layout),
+        do_dtype=DIRECT[grad_o.dtype],
+        do_strides=strides_word(grad_o, layout),
+        dq_strides=strides_word(q, layout),
+        dk_strides=strides_word(k, layout),
+        dv_strides=strides_word(v, layout),
         grad_dtype=fields.get("o_dtype"),
     )
 
 
-def prepare_backward(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where) -> Prepared:
-    fields, sizes, parts = fields_of(call, q, k, v, sink, captured, where[2])
-    fields["o_strides"] = strides_word(o, call.layout)
+def prepare_backward(at, where) -> Prepared:
+    fields, formulas = fields_of(at, where[2])
+    fields["o_strides"] = strides_word(at.o, at.call.layout)
     partner = _core.Problem(problem_line(direction="forward", lse=True, **fields))
-    problem = _core.Problem(problem_line(**backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)))
-    wanted = call.wants.split(",")
+    has_grad_lse = at.grad_lse is not None
+    problem = _core.Problem(problem_line(**backward_fields(at, fields, at.grad_o, has_grad_lse)))
+    wanted = at.call.wants.split(",")
     roles = ["q", "k", "v", "o", "grad_o", "lse", *(f"grad_{name}" for name in ("q", "k", "v") if name in wanted)]
     roles += ["grad_lse"] * has_grad_lse + ["grad_sink"] * ("sink" in wanted)
-    out = prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where)
-    out.inputs = gradients_like((q, k, v), wanted)
+    return prepared((problem, partner), at, formulas, wanted, roles, where)
+
+
+def prepare_tangent(at, where) -> Prepared:
+    """`at.call` says which gradients' changes are asked for, perhaps none, and which engine runs it."""
+    fields, formulas = fields_of(at, where[2])
+    fields["o_strides"] = strides_word(at.o, at.call.layout)
+    incoming = at.o if at.grad_o is None else at.grad_o
+    fields = backward_fields(at, fields, incoming, at.grad_lse is not None) | {"direction": "tangent"}
+    wanted = at.call.wants.split(",") if at.call.wants else []
+    out = prepared((_core.Problem(problem_line(**fields)), None), at, formulas, wanted, [], where)
+    out.roles = []  # all is bound by name
     return out
 
 
-def gradients_like(inputs, wanted):
-    """Name, shape and strides of those of q, k and v that are wanted."""
-    return [(name, tuple(x.shape), dense_like(meta(x)).stride()) for name, x in zip("qkv", inputs) if name in wanted]
-
-
-def prepare_tangent(call, q, k, v, sink, captured, o, grad_o, has_grad_lse, where) -> Prepared:
-    """`call.wants`: the gradients whose change is asked for, perhaps none; `call.engine`: who runs it."""
-    fields, _, parts = fields_of(call, q, k, v, sink, captured, where[2])
-    fields["o_strides"] = strides_word(o, call.layout)
-    fields = backward_fields(call, fields, (q, k, v), grad_o, has_grad_lse, grad_o.dtype)
-    problem = _core.Problem(problem_line(**fields | {"direction": "tangent"}))
-    wanted = call.wants.split(",") if call.wants else []
-    out = prepared(problem, None, call, q, sink, captured, parts, wanted, [], where)
-    out.roles, out.inputs = [], gradients_like((q, k, v), wanted)
-    return out
-
-
-def prepared(problem, partner, call, q, sink, captured, parts, wanted, roles, where) -> Prepared:
+def prepared(problems, at, formulas, wanted, roles, where) -> Prepared:
+    """`problems` are the problem and its partner, or None; `roles` the pointers but for those of sinks, lengths and the seed."""
+    call, q, captured = at.call, at.q, at.captured
     out = Prepared()
     stream, _, capturing = where
+    problem, partner = problems
     out.plan = _core.Plan(problem, call.engine or None, device_name(q.device), partner, stream if capturing else 0)
     out.on_cpu = q.device.type == "cpu"
     out.workspace = 0 if out.on_cpu else out.plan.workspace()
-    out.captured = [(name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in zip(parts.names, captured)]
-    out.gradients = [dense_strides(x.shape) if name in wanted else None for name, x in zip(parts.names, captured)]
-    out.scalars = [name for name, _ in parts.scalars]
+    named = list(zip(formulas.names, captured))
+    out.captured = [(name, _CODES[x.dtype], tuple(x.shape), tuple(x.stride())) for name, x in named]
+    out.gradients = [dense_strides(x.shape) if name in wanted else None for name, x in named]
+    out.inputs = [(name, tuple(x.shape), dense_like(meta(x)).stride()) for name, x in zip("qkv", at[1:4]) if name in wanted]
+    out.scalars = [name for name, _ in formulas.scalars]
     out.wanted = frozenset(wanted)
     out.seed_at = bool(call.dropout) and not out.on_cpu
-    beside = ["sink"] * (sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
+    beside = ["sink"] * (at.sink is not None) + [name for name, _ in call.lengths()] + ["seed_at"] * out.seed_at
     out.plain = not beside
     out.roles = roles + beside
     offsets = call.q_offset or call.k_offset or call.b_offset or call.h_offset

@@ -5,6 +5,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
+from .._arrays import dense_strides
 from .._core import OUTPUTS, InvalidArgument, Unsupported
 from .._options import outputs_of
 from .._request import AXES, is_a_pair
@@ -90,13 +91,8 @@ class Cut:
         placements = [Replicate()] * len(self.placements)
         for word, dim in self.dims.items():
             placements[dim] = Shard(words.index(word)) if word in words else merge or Replicate()
-        strides, step = [], 1
-        for extent in reversed(shape):
-            strides.insert(0, step)
-            step *= max(extent, 1)
-        return DTensor.from_local(
-            local, self.mesh, placements, run_check=False, shape=torch.Size(shape), stride=tuple(strides)
-        )
+        size, strides = torch.Size(shape), dense_strides(shape)
+        return DTensor.from_local(local, self.mesh, placements, run_check=False, shape=size, stride=strides)
 
     def outputs(self, o, others):
         """(o, *OUTPUTS) as DTensors."""

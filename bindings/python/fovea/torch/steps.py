@@ -109,7 +109,7 @@ def formulas_of(steps, modifiers) -> Formulas:
     texts, captured, out.slots, out.uses = kept
     out.mod, out.mask, out.bprop = texts
     out.values = list(steps.shifts)
-    out.scalars = [f"_i{i}:i32" for i in range(len(out.values))]
+    out.scalars = [(f"_i{i}", "i32") for i in range(len(out.values))]
     if captured is None:
         captured = [steps.tensors[i] for i in out.slots]
     out.names = [f"_c{i}" for i in range(len(captured))]

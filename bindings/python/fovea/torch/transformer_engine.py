@@ -83,10 +83,10 @@ def element(x, b, h, q, k):
     return x[tuple(i if extent > 1 else 0 for extent, i in zip(x.shape, (b, h, q, k)))]
 
 
-def check_bool(name, mask):
+def check_bool(mask):
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise InvalidArgument(f"{name}: must be a bool tensor, True for what is masked; got {got}")
+        raise InvalidArgument(f"attention_mask: must be a bool tensor, True for what is masked; got {got}")
     return mask
 
 
@@ -94,7 +94,7 @@ def outside(attention_mask, sizes):
     """A mask function of a tensor [B or 1, H or 1, Sq or 1, Skv or 1] that is True for what is not seen."""
     if not isinstance(attention_mask, Tensor):
         raise InvalidArgument("attention_mask: attn_mask_type 'arbitrary' needs one bool tensor [B, H, Sq, Skv]")
-    check_extents("attention_mask", check_bool("attention_mask", attention_mask), sizes)
+    check_extents("attention_mask", check_bool(attention_mask), sizes)
     return lambda b, h, q, k: ~element(attention_mask, b, h, q, k)
 
 
@@ -107,7 +107,7 @@ def padding(attention_mask, sizes, needs_lengths):
         raise InvalidArgument(f"attention_mask: {len(masks)} masks; must be one, or two, of queries and of keys")
     rows = []
     for mask, length in zip(masks, sizes[2:]):
-        check_bool("attention_mask", mask)
+        check_bool(mask)
         if mask.dim() == 4 and mask.shape[1] == 1 and not isinstance(attention_mask, tuple):
             if mask.shape[2] > 1 or (sizes[2] == 1 and mask.shape[3] == sizes[3] > 1):  # [B, 1, Sq, Skv]
                 return {"mask_mod": outside(mask, sizes)}

@@ -1,10 +1,9 @@
 """The symbols that a modifier is run on: pieces of formula text with a type. An operation on them appends a line
 `let tN = ...;` to the trace and gives the symbol tN. Nothing here touches a tensor's data."""
 
-import math
-
 import torch
 
+from .._request import float_text
 from .errors import refuse
 
 FLOAT, INT, BOOL = "f", "i", "b"
@@ -142,19 +141,6 @@ def literal(trace, x) -> Value:
             return Value(trace, str(x) if x >= 0 else "(" + str(x) + ")", INT, x >= 0)
         return literal(trace, float(x))
     return Value(trace, float_text(x), FLOAT)
-
-
-def float_text(x: float) -> str:
-    if x != x:
-        return "nan"
-    size = abs(x)
-    if size >= 3.4028235677973366e38:  # rounds to infinity in f32
-        text = "inf"
-    elif size <= 7.006492321624085e-46:  # rounds to zero
-        text = "0.0"
-    else:
-        text = repr(float(size))  # of NumPy's numbers, too
-    return text if math.copysign(1.0, x) > 0 else "(-" + text + ")"
 
 
 def lift(trace, x) -> Value:
