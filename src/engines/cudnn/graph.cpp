@@ -1,14 +1,11 @@
 // The only file of the library that includes cudnn-frontend (it compiles for a minute or more).
-// Without its headers every function says that it is not part of the build.
 #include "engines/cudnn/graph.h"
-
-#include "base/error.h"
-
-#ifdef FOVEA_CUDNN_HEADERS
 
 #include <cudnn_frontend.h>
 
 #include <algorithm>
+
+#include "base/error.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -377,26 +374,3 @@ std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* hand
 }
 
 }  // namespace fovea::cudnn
-
-#else
-
-namespace fovea::cudnn {
-namespace {
-
-[[noreturn]] void absent() {
-  throw InternalError("cuDNN graphs are not part of this build; judge() must have said so");
-}
-
-}  // namespace
-
-bool graphs_are_built_in() { return false; }
-std::string frontend_version() { return "none"; }
-void check_support(const GraphSpec&, const Device&, void*) { absent(); }
-std::vector<std::uint8_t> build(const GraphSpec&, const Device&, void*) { absent(); }
-std::unique_ptr<Graph> load(std::span<const std::uint8_t>, void*) { absent(); }
-void* create_handle() { absent(); }
-void set_stream(void*, void*) { absent(); }
-
-}  // namespace fovea::cudnn
-
-#endif
