@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "attention/problem_text.h"
 #include "engines/cudnn/judge.h"
@@ -218,6 +219,20 @@ TEST(Batches, ArePowersOfTwo) {
   // Sums over the batch are made in one go.
   EXPECT_EQ(of("b=13 sink=1 grads=q,sink direction=backward"), (std::vector<std::int64_t>{13}));
   EXPECT_EQ(of("b=5 dropout=0.1 rng=engine"), (std::vector<std::int64_t>{5}));
+}
+
+TEST(Lower, EveryTensorHasAUidOfItsOwn) {
+  std::string sum = "score";
+  for (int i = 0; i < 25; ++i) {
+    sum += " + t[" + std::to_string(i) + "] * u[" + std::to_string(i) + "]";
+  }
+  const auto parsed = parse_problem_line("h=2 sq=48 d=64 dtype=bf16 mod=\"" + sum +
+                                         "\" tensor=t:f32[25] tensor=u:f32[25]");
+  const Lowered lowered = lower(bake(*parsed.forward).baked.problem, 1);
+  ASSERT_TRUE(lowered.reasons.empty()) << describe(lowered.reasons.front());
+  std::set<std::int64_t> uids;
+  for (const GraphTensor& tensor : lowered.spec.tensors) uids.insert(tensor.uid());
+  EXPECT_EQ(uids.size(), lowered.spec.tensors.size());
 }
 
 // Scoped by version and architecture.
