@@ -104,8 +104,7 @@ void describe(const Problem& p, Config& config) {
     const bool absent = p.direction == Direction::Forward && i >= 4;
     if (!absent) config.*fields[i].dtype = from_dtype(spec.dtype);
     if (!spec.strides) continue;
-    const std::int64_t s[] = {spec.strides->b, spec.strides->h, spec.strides->s, spec.strides->d};
-    write_strides(s, config.*fields[i].strides);
+    write_strides(spec.strides->list(), config.*fields[i].strides);
   }
   config.scale = static_cast<float>(p.scale.value_or(0));
   if (literals_of(p.q.dtype) == ir::Literals::F64) config.scale_f64 = p.scale.value_or(0);

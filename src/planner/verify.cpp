@@ -60,14 +60,9 @@ double limit_of(DType dtype) {
 }
 
 bool uses(const ir::Program& program, ir::Op leaf) {
-  for (const ir::Expr& formula : {program.mod(), program.mask(), program.bprop()}) {
-    if (!formula) continue;
-    const ir::Order order = ir::operands_first({&formula, 1});
-    const bool found = std::ranges::any_of(
-        order.nodes, [leaf](const ir::Node* node) { return node->op() == leaf; });
-    if (found) return true;
-  }
-  return false;
+  const ir::Order order = ir::operands_first(program.formulas());
+  return std::ranges::any_of(order.nodes,
+                             [leaf](const ir::Node* node) { return node->op() == leaf; });
 }
 
 // Compares computed numbers with those of the reference.

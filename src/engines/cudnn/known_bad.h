@@ -1,8 +1,15 @@
-// What cuDNN gets wrong in graphs that it supports. Lowering avoids it for the versions and
-// architectures where it was seen.
+// What cuDNN gets wrong in graphs that it supports, by the versions and architectures where it was
+// seen: lowering avoids it, or the whole problem is refused.
 #pragma once
 
+#include <vector>
+
+#include "attention/engine.h"
+
 namespace fovea::cudnn {
+
+// Why this version of cuDNN is not used for such a problem on this architecture; empty: it may be.
+std::vector<Reason> known_bad(int version, int sm, const Problem& problem);
 
 struct Workarounds {
   // Inputs of one element per sequence, and in a backward of one per key, are read from wrong
