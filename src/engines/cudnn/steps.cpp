@@ -6,6 +6,7 @@
 #include "attention/extents.h"
 #include "base/error.h"
 #include "ir/eval.h"
+#include "ir/tape.h"
 #include "ir/topology.h"
 
 namespace fovea::cudnn {
@@ -256,13 +257,6 @@ void GraphSteps::need_exact(const Expr& e) {
 
 namespace {
 
-// Whether f32 operands of this node decide something.
-bool decides(const ir::Node& node) {
-  if (node.type() != ir::Type::F32) return true;
-  const Op op = node.op();
-  return op == Op::Floor || op == Op::Ceil || op == Op::Round || op == Op::SignF;
-}
-
 bool is_sum(Op op) { return op == Op::AddF || op == Op::SubF; }
 
 // Why cuDNN may round this node differently from f32, in words; "" if it cannot. Compilers may fuse
@@ -294,22 +288,18 @@ std::string what_is_inexact(const ir::Node& node, bool in_a_sum) {
 
 Decisions::Decisions(const ir::Program& program) {
   const ir::Order order = ir::operands_first(program.formulas());
-  std::vector<bool> exact(order.nodes.size()), summed(order.nodes.size());
-  for (std::size_t i = order.nodes.size(); i-- > 0;) {  // users before operands
-    const ir::Node& node = *order.nodes[i];
-    const bool passes_on = node.type() == ir::Type::F32 && exact[i];
-    for (std::size_t a = 0; a < node.args().size(); ++a) {
-      const ir::Node& arg = *node.args()[a];
-      if (arg.type() != ir::Type::F32) continue;
-      const std::size_t place = order.number.find(&arg);
-      if (decides(node) || passes_on) exact[place] = true;
-      if (is_sum(node.op()) && passes_on) summed[place] = true;
-    }
-  }
+  const std::vector<bool> exact = ir::find_exact(order);
+  std::unordered_set<const ir::Node*> summed;
   for (std::size_t i = 0; i < order.nodes.size(); ++i) {
     if (!exact[i]) continue;
     nodes_.insert(order.nodes[i]);
-    if (inexact_.empty()) inexact_ = what_is_inexact(*order.nodes[i], summed[i]);
+    if (!is_sum(order.nodes[i]->op())) continue;
+    for (const Expr& term : order.nodes[i]->args()) summed.insert(term.get());
+  }
+  for (const ir::Node* node : order.nodes) {
+    if (nodes_.contains(node) && inexact_.empty()) {
+      inexact_ = what_is_inexact(*node, summed.contains(node));
+    }
   }
 }
 
