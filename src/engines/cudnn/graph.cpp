@@ -1,4 +1,5 @@
 // The only file of the library that includes cudnn-frontend (it compiles for a minute or more).
+// What it calls of cuDNN is forwarded by symbols.cpp.
 #include "engines/cudnn/graph.h"
 
 #include <cudnn_frontend.h>
@@ -26,6 +27,11 @@ void check(fe::error_t error, const char* step) {
   const std::string text = std::string("cuDNN, ") + step + ": " + message;
   if (cannot) throw Unsupported(text);
   throw DeviceError(text);
+}
+
+void check_cudnn(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  throw DeviceError(std::string("cuDNN: ") + call + " gives " + cudnnGetErrorString(status));
 }
 
 fe::DataType_t data_type(Type type) {
@@ -371,6 +377,17 @@ std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* hand
   throw;
 } catch (const std::exception& error) {
   throw DeviceError(std::string("cuDNN, reading a plan back: ") + error.what());
+}
+
+void* create_handle() {
+  cudnnHandle_t handle = nullptr;
+  check_cudnn(cudnnCreate(&handle), "cudnnCreate");
+  return handle;
+}
+
+void set_stream(void* handle, void* stream) {
+  check_cudnn(cudnnSetStream(static_cast<cudnnHandle_t>(handle), static_cast<cudaStream_t>(stream)),
+              "cudnnSetStream");
 }
 
 }  // namespace fovea::cudnn

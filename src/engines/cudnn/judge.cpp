@@ -328,6 +328,15 @@ int rules_version() {
   return library.usable() ? library.version : newest_known_version;
 }
 
+std::vector<Reason> known_bad(int version, int sm, const Problem& problem) {
+  std::vector<Reason> reasons;
+  for (const WrongFeature& one : wrong_features(version, sm)) {
+    if (one.packed_only && problem.layout != Layout::Thd) continue;
+    reasons.push_back({"known_bad", one.what, "cuDNN " + cuda::version_text(version), one.advice});
+  }
+  return reasons;
+}
+
 Judged judge(const Problem& baked, const Device& device) { return Rules(baked, device).run(); }
 
 const Lowered& lowered_by(const Judged& judged) {

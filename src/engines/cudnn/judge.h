@@ -20,6 +20,9 @@ bool can_compile();
 inline constexpr int newest_known_version = 91900;
 int rules_version();
 
+// Why this version of cuDNN is not used for such a problem on this architecture; empty: it may be.
+std::vector<Reason> known_bad(int version, int sm, const Problem& problem);
+
 // Batches that are run one after the other: powers of two, the largest first, so that a plan for
 // one batch serves others. One batch if sums over it are asked for.
 std::vector<std::int64_t> batches(const Problem& baked);

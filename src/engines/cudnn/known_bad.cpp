@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "cuda/libraries.h"
-
 namespace fovea::cudnn {
 namespace {
 
@@ -16,29 +14,20 @@ struct Seen {
   }
 };
 
-struct WrongFeature {
+struct SeenWrong {
+  WrongFeature feature;
   Seen seen;
-  bool (*concerns)(const Problem& problem);
-  const char* what;
-  const char* advice;
 };
-
-bool any_attention(const Problem&) { return true; }
-bool packed(const Problem& problem) { return problem.layout == Layout::Thd; }
-
-// A whole feature is wrong.
-constexpr std::array<WrongFeature, 2> wrong_features{{
+constexpr std::array<SeenWrong, 2> seen_wrong{{
     // cudnn-frontend refuses these versions too. Can go when nobody has them.
-    {{91000, 91001, 80, 129},
-     any_attention,
-     "attention is wrong in cuDNN 9.10.0 and 9.10.1",
-     "use cuDNN 9.10.2 or newer"},
+    {{"attention is wrong in cuDNN 9.10.0 and 9.10.1", "use cuDNN 9.10.2 or newer"},
+     {91000, 91001, 80, 129}},
     // Its backward on sm_90 read a workspace that it had not cleared if there were rows between
     // sequences (Transformer Engine's issue 2186); sm_8x has packed sequences since 9.18.1.
-    {{90000, 91800, 80, 129},
-     packed,
-     "packed sequences are not right before cuDNN 9.18.1",
-     "use cuDNN 9.18.1 or newer, or pad the sequences and give their lengths"},
+    {{"packed sequences are not right before cuDNN 9.18.1",
+      "use cuDNN 9.18.1 or newer, or pad the sequences and give their lengths",
+      /*packed_only=*/true},
+     {90000, 91800, 80, 129}},
 }};
 
 struct Avoided {
@@ -60,13 +49,12 @@ const Workarounds* replaced = nullptr;
 
 }  // namespace
 
-std::vector<Reason> known_bad(int version, int sm, const Problem& problem) {
-  std::vector<Reason> reasons;
-  for (const WrongFeature& row : wrong_features) {
-    if (!row.seen.covers(version, sm) || !row.concerns(problem)) continue;
-    reasons.push_back({"known_bad", row.what, "cuDNN " + cuda::version_text(version), row.advice});
+std::vector<WrongFeature> wrong_features(int version, int sm) {
+  std::vector<WrongFeature> out;
+  for (const SeenWrong& row : seen_wrong) {
+    if (row.seen.covers(version, sm)) out.push_back(row.feature);
   }
-  return reasons;
+  return out;
 }
 
 void replace_workarounds(const Workarounds* avoid) { replaced = avoid; }
