@@ -250,7 +250,7 @@ Program widened_program(fovea_program program, const std::string& mod) {
 }
 
 Workload in_double(const Workload& from) {
-  Workload out;
+  Workload out = from;
   out.program = widened_program(from.program->get());
   out.forward = widened_problem(from.config, out.program->get());
   describe(*out.forward, out.config);
@@ -258,16 +258,11 @@ Workload in_double(const Workload& from) {
     out.backward = widened_problem(from.backward_config, out.program->get());
     describe(*out.backward, out.backward_config);
   }
-  out.forward_asked = from.forward_asked;
-  out.q = widened(from.q), out.k = widened(from.k), out.v = widened(from.v);
-  out.grad_o = widened(from.grad_o);
-  out.sink = widened(from.sink), out.grad_lse = widened(from.grad_lse);
-  out.captured = from.captured;
+  for (Array* array : {&out.q, &out.k, &out.v, &out.grad_o, &out.sink, &out.grad_lse}) {
+    *array = widened(*array);
+  }
   for (CapturedTensor& tensor : out.captured.tensors) tensor.values = widened(tensor.values, "f32");
-  out.q_lengths = from.q_lengths, out.k_lengths = from.k_lengths;
-  out.q_starts = from.q_starts, out.k_starts = from.k_starts;
-  out.q_offsets = from.q_offsets, out.k_offsets = from.k_offsets;
-  out.seed = from.seed, out.offset = from.offset;
+  out.spread_captured = false;
   return out;
 }
 

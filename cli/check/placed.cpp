@@ -47,10 +47,7 @@ Placed::Placed(Placement placement) : placement_(std::move(placement)) {
 }
 
 Placed::Placed(Placement placement, const Array& values) : Placed(std::move(placement)) {
-  each_element([&](std::size_t i, std::size_t at) {
-    std::memcpy(bytes_.data() + at, values.bytes.data() + i * element_, element_);
-  });
-  before_ = bytes_;
+  replace(values);
 }
 
 void* Placed::data() {

@@ -1,12 +1,9 @@
 #include "cli/draw/figure.h"
 
-#include <stdexcept>
-
-#ifndef FOVEA_WITHOUT_CAIRO
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <stdexcept>
 #include <vector>
 
 #include "cli/draw/canvas.h"
@@ -384,25 +381,3 @@ std::string draw_figure(const Picture& picture, FileKind kind, double scale) {
 Point map_origin(const Picture& picture, double scale) { return Figure(picture, scale).origin(); }
 
 }  // namespace fovea::cli
-
-#else
-
-namespace fovea::cli {
-namespace {
-
-[[noreturn]] void refuse() {
-  throw std::runtime_error(
-      "this program was built without Cairo, which draws files: install it (on Debian or Ubuntu: "
-      "apt-get install libcairo2-dev pkg-config) and build again; without -o the picture is drawn "
-      "in the terminal");
-}
-
-}  // namespace
-
-FileKind file_kind(const std::string&) { refuse(); }
-std::string draw_figure(const Picture&, FileKind, double) { refuse(); }
-bool has_font() { return true; }
-
-}  // namespace fovea::cli
-
-#endif

@@ -190,8 +190,7 @@ Subject make_subject(const std::string& text) {
   const Problem problem(line);
   const Program program = problem.program();
   fovea_problem_config config{};
-  config.struct_size = sizeof config;
-  check(fovea_problem_describe(problem.get(), &config));
+  describe(problem, config);
   const fovea_sizes sizes = seen_sizes(config);
   const std::string seed = line_value(line, "seed");
   return {program, sizes,

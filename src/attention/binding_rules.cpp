@@ -67,50 +67,51 @@ void BindingRules::hold(const Held& held, const ByteRange& range) {
   held_.push_back(held);
 }
 
-template <class Bound>
-Region BindingRules::captured_region(std::size_t slot, const Bound& bound) const {
-  const ResolvedExtents extents =
-      resolved_extents(problem_.program.tensors()[slot], bindings_.sizes, bindings_.h_global);
+namespace {
+
+Region strided_region(std::span<const std::int64_t> extents, std::span<const std::int64_t> strides,
+                      std::int64_t element_bytes) {
   Region region;
-  region.rank = extents.rank;
-  region.extent = extents.extent;
-  region.stride = bound.stride;
-  region.element_bytes = dtype_size(bound.dtype);
-  for (std::size_t i = 0; i < region.rank; ++i) region.stride[i] *= region.element_bytes;
+  region.element_bytes = element_bytes;
+  region.rank = extents.size();
+  for (std::size_t i = 0; i < region.rank; ++i) {
+    region.extent[i] = extents[i];
+    region.stride[i] = strides[i] * element_bytes;
+  }
   return region;
 }
 
+}  // namespace
+
+template <class Bound>
+Region BindingRules::captured_region(std::size_t slot, const Bound& bound) const {
+  const ir::TensorDecl& declared = problem_.program.tensors()[slot];
+  return strided_region(resolved_extents(declared, bindings_.sizes, bindings_.h_global),
+                        bound.stride, dtype_size(bound.dtype));
+}
+
 Region BindingRules::region_of(std::size_t i) const {
+  const std::size_t index = held_[i].index;
   Region region;
   switch (held_[i].kind) {
     case Held::Kind::Block:
       region.element_bytes = static_cast<std::int64_t>(ranges_[i].bytes);
       break;
-    case Held::Kind::Tensor: region = tensor_region(held_[i].index); break;
-    case Held::Kind::Captured:
-      region = captured_region(held_[i].index, bindings_.tensors[held_[i].index]);
+    case Held::Kind::Tensor:
+      region = strided_region(extents_of(bindings_.sizes, problem_.layout, named_tensors()[index]),
+                              (bindings_.*fields[index].bound).strides.list(),
+                              rules_.tensor(index).element_bytes);
       break;
+    case Held::Kind::Captured: region = captured_region(index, bindings_.tensors[index]); break;
     case Held::Kind::Tangent:
-      region = captured_region(held_[i].index, bindings_.tensor_tangents[held_[i].index]);
+      region = captured_region(index, bindings_.tensor_tangents[index]);
       break;
     case Held::Kind::Gradient:
-      region = captured_region(held_[i].index, bindings_.tensor_gradients[held_[i].index]);
+      region = captured_region(index, bindings_.tensor_gradients[index]);
       break;
   }
   region.name = held_[i].name.text();
   region.address = ranges_[i].address;
-  return region;
-}
-
-Region BindingRules::tensor_region(std::size_t i) const {
-  const NamedTensor& tensor = named_tensors()[i];
-  Region region;
-  region.element_bytes = dtype_size((problem_.*tensor.spec).dtype);
-  region.rank = 4;
-  std::ranges::copy(extents_of(bindings_.sizes, problem_.layout, tensor), region.extent.begin());
-  const Strides& s = (bindings_.*fields[i].bound).strides;
-  region.stride = {s.b * region.element_bytes, s.h * region.element_bytes,
-                   s.s * region.element_bytes, s.d * region.element_bytes};
   return region;
 }
 
@@ -147,10 +148,9 @@ void BindingRules::check_tensors() {
     std::uintptr_t bytes = own.bytes;
     if (!own_sizes_ || !(bound.strides == own.strides)) {
       const auto extents = extents_of(bindings_.sizes, problem_.layout, named_tensors()[i]);
-      const StridedTensor strided{fields[i].strides, extents, bound.strides, own.element_bytes,
-                                  own.written};
-      check_strides(strided, problem_.layout);
-      bytes = bytes_of(strided);
+      check_strides({fields[i].strides, extents, bound.strides, own.element_bytes, own.written},
+                    problem_.layout);
+      bytes = bytes_of(extents, bound.strides.list(), own.element_bytes);
     }
     if (bytes == 0) continue;
     check_pointer(fields[i].name, bound.data, own.element_bytes);
@@ -241,18 +241,6 @@ void check_count(const char* name, std::size_t count, std::size_t expected, cons
                    std::to_string(expected) + " " + of);
 }
 
-ByteRange range_of(const void* data, std::span<const std::int64_t> extents,
-                   std::span<const std::int64_t> strides, std::int64_t element_bytes) {
-  std::int64_t last = 0;
-  for (std::size_t i = 0; i < extents.size(); ++i) last += (extents[i] - 1) * strides[i];
-  return {reinterpret_cast<std::uintptr_t>(data),
-          static_cast<std::uintptr_t>((last + 1) * element_bytes), false};
-}
-
-bool has_elements(std::span<const std::int64_t> extents) {
-  return std::ranges::find(extents, 0) == extents.end();
-}
-
 // One past the last position that formulas see, or nothing if that is not known on the host.
 std::optional<std::int64_t> positions_end(const Sequences& s, std::int64_t batch,
                                           const PerCall<std::int32_t>& offset) {
@@ -310,12 +298,13 @@ void BindingRules::check_captured_tensor(const Held& what, const ir::TensorView&
     refuse(name.text(), "[" + number_list(got) + "]",
            "must have the declared extents [" + number_list(extents) + "]");
   }
-  const std::int64_t bytes = dtype_size(bound.dtype);
+  const std::int64_t element_bytes = dtype_size(bound.dtype);
   const std::span<const std::int64_t> strides(bound.stride.data(), rank);
-  check_reach(name, extents, strides, bytes);
-  if (!has_elements(extents)) return;
-  check_pointer(name, bound.data, bytes);
-  hold({what.kind, what.index, name}, range_of(bound.data, extents, strides, bytes));
+  check_reach(name, extents, strides, element_bytes);
+  const std::uintptr_t bytes = bytes_of(extents, strides, element_bytes);
+  if (bytes == 0) return;
+  check_pointer(name, bound.data, element_bytes);
+  hold({what.kind, what.index, name}, {number(bound.data), bytes});
 }
 
 void BindingRules::check_tensor_gradient(std::size_t slot, bool needed) {
@@ -334,18 +323,17 @@ void BindingRules::check_tensor_gradient(std::size_t slot, bool needed) {
   if (ir::loaded_type(bound.dtype) != ir::Type::F32) {
     refuse(name.text(), dtype_name(bound.dtype), "must be f32, f16, bf16 or f64");
   }
-  const std::int64_t bytes = dtype_size(bound.dtype);
+  const std::int64_t element_bytes = dtype_size(bound.dtype);
   const std::span<const std::int64_t> strides(bound.stride.data(), extents.size());
-  check_reach(name, extents, strides, bytes);
-  if (!has_elements(extents)) return;
-  check_pointer(name, bound.data, bytes);
+  check_reach(name, extents, strides, element_bytes);
+  const std::uintptr_t bytes = bytes_of(extents, strides, element_bytes);
+  if (bytes == 0) return;
+  check_pointer(name, bound.data, element_bytes);
   if (!is_free_of_overlap(extents, strides)) {
     refuse(name.text(), "[" + number_list(strides) + "]",
            "elements of an output must not overlap (extents [" + number_list(extents) + "])");
   }
-  ByteRange range = range_of(bound.data, extents, strides, bytes);
-  range.written = true;
-  hold({Held::Kind::Gradient, slot, name}, range);
+  hold({Held::Kind::Gradient, slot, name}, {number(bound.data), bytes, /*written=*/true});
 }
 
 void BindingRules::check_scalar_gradients() {

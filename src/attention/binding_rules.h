@@ -52,7 +52,6 @@ class BindingRules {
   void check_captured_tensor(const Held& what, const ir::TensorView& bound);
   void hold(const Held& held, const ByteRange& range);
   Region region_of(std::size_t i) const;
-  Region tensor_region(std::size_t i) const;
   template <class Bound>
   Region captured_region(std::size_t slot, const Bound& bound) const;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 
@@ -126,12 +125,9 @@ int chosen_threads() {
   constexpr int most = 4096;
   const auto asked = env_value(Env::NumThreads);
   if (!asked) return usable_threads();
-  int threads = 0;
-  const char* const last = asked->data() + asked->size();
-  const auto [end, error] = std::from_chars(asked->data(), last, threads);
-  if (end != last || error != std::errc{} || threads < 1 || threads > most) {
-    refuse(env_name(Env::NumThreads), *asked, "must be a whole number from 1 to 4096");
-  }
+  const std::string rule = "must be a whole number from 1 to " + std::to_string(most);
+  const int threads = parse_number<int>(env_name(Env::NumThreads), *asked, rule);
+  if (threads < 1 || threads > most) refuse(env_name(Env::NumThreads), *asked, rule);
   return threads;
 }
 

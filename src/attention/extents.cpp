@@ -1,7 +1,6 @@
 #include "attention/extents.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "attention/refuse.h"
 #include "base/error.h"
@@ -73,25 +72,16 @@ namespace {
 constexpr const char* strides_argument = "tensor_strides";
 constexpr std::int64_t largest_stride = std::int64_t{1} << 40;
 
-std::vector<std::int64_t> numbers(std::string_view text, const std::string& name) {
-  std::vector<std::int64_t> out;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at != end) {
-    std::int64_t value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    const bool separated = next == end || (*next == ',' && next + 1 != end);
-    if (error != std::errc() || !separated) {
-      refuse(strides_argument, std::string(text.substr(0, 64)),
-             "the strides of '" + name + "' must be whole numbers separated by commas");
-    }
-    if (value > largest_stride || value < -largest_stride) {
-      refuse(strides_argument, value, "a stride of '" + name + "' must lie within 2^40");
-    }
-    out.push_back(value);
-    at = next == end ? end : next + 1;
+std::vector<std::int64_t> strides_in(std::string_view text, const std::string& name) {
+  if (text.empty()) return {};  // of a tensor of rank 0
+  std::vector<std::int64_t> strides = parse_numbers<std::int64_t>(
+      strides_argument, text,
+      "the strides of '" + name + "' must be whole numbers separated by commas");
+  for (const std::int64_t stride : strides) {
+    if (stride <= largest_stride && stride >= -largest_stride) continue;
+    refuse(strides_argument, stride, "a stride of '" + name + "' must lie within 2^40");
   }
-  return out;
+  return strides;
 }
 
 std::size_t slot_named(const ir::Program& program, const std::string& name) {
@@ -113,7 +103,7 @@ void set_one(Problem& problem, std::string_view word) {
   const std::string name(word.substr(0, colon));
   const std::size_t slot = slot_named(problem.program, name);
   if (!problem.tensor_strides[slot].empty()) refuse(strides_argument, name, "is named twice");
-  std::vector<std::int64_t> strides = numbers(word.substr(colon + 1), name);
+  std::vector<std::int64_t> strides = strides_in(word.substr(colon + 1), name);
   const std::size_t rank = problem.program.tensors()[slot].extents.size();
   if (strides.size() != rank) {
     refuse(strides_argument, std::string(word.substr(0, 64)),
@@ -141,10 +131,7 @@ void set_tensor_strides(Problem& problem, std::string_view text) {
 std::string tensor_strides_text(const Problem& problem) {
   std::string out;
   for (std::size_t slot = 0; slot < problem.tensor_strides.size(); ++slot) {
-    std::string list;
-    for (const std::int64_t stride : problem.tensor_strides[slot]) {
-      list += (list.empty() ? "" : ",") + std::to_string(stride);
-    }
+    const std::string list = number_list(problem.tensor_strides[slot]);
     if (list.empty()) continue;
     out += (out.empty() ? "" : " ") + problem.program.tensors()[slot].name + ":" + list;
   }

@@ -1,8 +1,6 @@
 #include "attention/line_words.h"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 
 #include "attention/problem_text.h"
 #include "attention/refuse.h"
@@ -20,26 +18,6 @@ bool is_among(const std::vector<std::string>& names, std::string_view name) {
 [[noreturn]] void refuse_word(std::string_view key, std::string_view value,
                               const std::string& rule) {
   refuse(key, value.substr(0, 64), rule);
-}
-
-template <class T>
-T number(std::string_view key, std::string_view text, const std::string& rule) {
-  T value{};
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
-  if (end != last || error != std::errc{}) refuse_word(key, text, rule);
-  return value;
-}
-
-template <class T>
-std::vector<T> numbers(std::string_view key, std::string_view text, const std::string& rule) {
-  std::vector<T> values;
-  for (std::string_view rest = text;;) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    values.push_back(number<T>(key, rest.substr(0, comma), rule));
-    if (comma == rest.size()) return values;
-    rest.remove_prefix(comma + 1);
-  }
 }
 
 }  // namespace
@@ -66,28 +44,29 @@ const std::string* LineWords::find(std::string_view key) const {
 
 std::int64_t LineWords::size(std::string_view key, std::int64_t fallback) const {
   const std::string* const text = find(key);
-  return text ? number<std::int64_t>(key, *text, "must be a whole number") : fallback;
+  return text ? parse_number<std::int64_t>(key, *text, "must be a whole number") : fallback;
 }
 
 std::int32_t LineWords::i32(std::string_view key, std::int32_t fallback) const {
   const std::string* const text = find(key);
-  return text ? number<std::int32_t>(key, *text, "must be a whole number of 32 bits") : fallback;
+  return text ? parse_number<std::int32_t>(key, *text, "must be a whole number of 32 bits")
+              : fallback;
 }
 
 std::uint64_t LineWords::u64(std::string_view key, std::uint64_t fallback) const {
   const std::string* const text = find(key);
   if (!text) return fallback;
-  return number<std::uint64_t>(key, *text, "must be a whole number from 0 to 2^64 - 1");
+  return parse_number<std::uint64_t>(key, *text, "must be a whole number from 0 to 2^64 - 1");
 }
 
 float LineWords::f32(std::string_view key, float fallback) const {
   const std::string* const text = find(key);
-  return text ? number<float>(key, *text, "must be a number that fits f32") : fallback;
+  return text ? parse_number<float>(key, *text, "must be a number that fits f32") : fallback;
 }
 
 double LineWords::real(std::string_view key, DType dtype) const {
   const double rounded = f32(key, 0);
-  return dtype == DType::F64 ? number<double>(key, *find(key), "must be a number") : rounded;
+  return dtype == DType::F64 ? parse_number<double>(key, *find(key), "must be a number") : rounded;
 }
 
 bool LineWords::flag(std::string_view key, bool fallback) const {
@@ -107,7 +86,7 @@ std::optional<Strides> LineWords::strides(std::string_view key) const {
   const std::string* const text = find(key);
   if (!text) return std::nullopt;
   const std::string rule = "must be four whole numbers: by batch, head, position, feature";
-  const std::vector<std::int64_t> s = numbers<std::int64_t>(key, *text, rule);
+  const std::vector<std::int64_t> s = parse_numbers<std::int64_t>(key, *text, rule);
   if (s.size() != 4) refuse_word(key, *text, rule);
   return Strides{s[0], s[1], s[2], s[3]};
 }
@@ -140,8 +119,8 @@ bool LineWords::is_list(std::string_view key) const {
 std::vector<std::int32_t> LineWords::list(std::string_view key) const {
   const std::string* const text = find(key);
   if (!text || *text == "bound") return {};
-  return numbers<std::int32_t>(key, *text,
-                               "must be whole numbers of 32 bits separated by commas, or 'bound'");
+  return parse_numbers<std::int32_t>(
+      key, *text, "must be whole numbers of 32 bits separated by commas, or 'bound'");
 }
 
 }  // namespace fovea

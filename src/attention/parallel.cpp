@@ -51,31 +51,33 @@ struct Cutter {
   int parts, group;  // pieces of ranks, and how many of them make a piece of a step
   Dealt dealt;
 
-  void dense(std::int64_t length) {
+  // A line of n rows, cut without regard to what it holds: what_is_in(first, last) says that.
+  template <class WhatIsIn>
+  void line(std::int64_t n, const WhatIsIn& what_is_in) {
     for (int i = 0; i < parts; ++i) {
-      dealt.rows.push_back({cut(length, i + 1, parts) - cut(length, i, parts)});
+      dealt.rows.push_back({cut(n, i + 1, parts) - cut(n, i, parts)});
     }
-    const std::size_t count = std::max<std::size_t>(side.lengths.size(), 1);
     for (int i = 0; i < parts; i += group) {
-      const std::int64_t first = cut(length, i, parts), last = cut(length, i + group, parts);
-      Piece piece;
-      for (std::size_t s = 0; s < count; ++s) {
-        const std::int64_t end = std::clamp(true_length(side, s, length), first, last);
-        piece.push_back({first, end - first, 0});
-      }
-      dealt.pieces.push_back(std::move(piece));
+      const std::int64_t first = cut(n, i, parts), last = cut(n, i + group, parts);
+      dealt.pieces.push_back(what_is_in(first, last));
       dealt.piece_rows.push_back(last - first);
     }
   }
 
-  // All rows in a line, cut without regard to sequences.
+  // Sequences of one length, beside each other.
+  void dense(std::int64_t length) {
+    line(length, [&](std::int64_t first, std::int64_t last) {
+      Piece piece(std::max<std::size_t>(side.lengths.size(), 1));
+      for (std::size_t s = 0; s < piece.size(); ++s) {
+        piece[s] = {first, std::clamp(true_length(side, s, length), first, last) - first, 0};
+      }
+      return piece;
+    });
+  }
+
+  // All sequences, one behind the other.
   void packed_line() {
-    const std::int64_t all = side.starts.back();
-    for (int i = 0; i < parts; ++i) {
-      dealt.rows.push_back({cut(all, i + 1, parts) - cut(all, i, parts)});
-    }
-    for (int i = 0; i < parts; i += group) {
-      const std::int64_t first = cut(all, i, parts), last = cut(all, i + group, parts);
+    line(side.starts.back(), [&](std::int64_t first, std::int64_t last) {
       Piece piece;
       for (std::size_t s = 0; s + 1 < side.starts.size(); ++s) {
         const std::int64_t start = side.starts[s];
@@ -84,9 +86,8 @@ struct Cutter {
         const std::int64_t length = std::max<std::int64_t>(std::min(end, last) - begin, 0);
         piece.push_back({length > 0 ? begin - start : 0, length, begin - first});
       }
-      dealt.pieces.push_back(std::move(piece));
-      dealt.piece_rows.push_back(last - first);
-    }
+      return piece;
+    });
   }
 
   // Each sequence cut for itself.

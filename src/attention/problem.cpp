@@ -31,10 +31,7 @@ class Hasher {
     add(spec.dtype);
     add(spec.strides.has_value());
     if (!spec.strides) return;
-    for (const std::int64_t x :
-         {spec.strides->b, spec.strides->h, spec.strides->s, spec.strides->d}) {
-      add(x);
-    }
+    for (const std::int64_t x : spec.strides->list()) add(x);
   }
   std::uint64_t value() const { return hash_; }
 

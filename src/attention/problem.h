@@ -44,6 +44,7 @@ struct Sizes {
 // Strides in elements by batch, head, position, feature; the batch stride is 0 under Thd.
 struct Strides {
   std::int64_t b = 0, h = 0, s = 0, d = 0;
+  std::array<std::int64_t, 4> list() const { return {b, h, s, d}; }
   bool operator==(const Strides&) const = default;
 };
 

@@ -22,6 +22,8 @@ const std::vector<std::string> backward_keys{"grads",      "dlse",       "do_dty
                                              "dq_dtype",   "dk_dtype",   "dv_dtype",  "do_strides",
                                              "dq_strides", "dk_strides", "dv_strides"};
 
+const std::vector<std::string> layouts{"bhsd", "bshd", "sbhd", "thd"};  // as Layout
+
 const std::vector<std::string> output_keys{
 #define FOVEA_OUTPUT(name, extent, saved) #name,
 #include "fovea/fields.def"
@@ -133,7 +135,7 @@ void read_offsets(const LineWords& words, Problem& p) {
 
 Problem read_shared(const LineWords& words) {
   Problem p;
-  p.layout = static_cast<Layout>(words.choice("layout", {"bhsd", "bshd", "sbhd", "thd"}));
+  p.layout = static_cast<Layout>(words.choice("layout", layouts));
   const DType dtype = words.dtype("dtype", DType::F32);
   p.program = ir::parse_program(words.program(), literals_of(dtype));
   set_tensor_strides(p, words.text("tensor_strides", ""));
@@ -220,16 +222,6 @@ ProblemLine parse_problem_line(std::string_view line) {
 
 namespace {
 
-std::string_view layout_name(Layout layout) {
-  switch (layout) {
-    case Layout::Bhsd: return "bhsd";
-    case Layout::Bshd: return "bshd";
-    case Layout::Sbhd: return "sbhd";
-    case Layout::Thd: return "thd";
-  }
-  return "?";
-}
-
 class LinePrinter {
  public:
   void words(const std::string& text) {
@@ -291,9 +283,7 @@ void print_strides(LinePrinter& out, const Problem& p) {
   for (const NamedTensor& tensor : named_tensors()) {
     const std::optional<Strides>& s = (p.*tensor.spec).strides;
     if (!s) continue;
-    out.text(std::string(tensor.name) + "_strides", number_text(s->b) + "," + number_text(s->h) +
-                                                        "," + number_text(s->s) + "," +
-                                                        number_text(s->d));
+    out.text(std::string(tensor.name) + "_strides", number_list(s->list()));
   }
 }
 
@@ -349,7 +339,7 @@ std::string print(const Problem& p) {
   if (p.direction == Direction::Tangent) out.text("direction", "tangent");
   print_sizes(out, p);
   out.dtype("dtype", p.q.dtype, DType::F32);
-  if (p.layout != Layout::Bhsd) out.text("layout", layout_name(p.layout));
+  if (p.layout != Layout::Bhsd) out.text("layout", layouts[static_cast<std::size_t>(p.layout)]);
   const bool in_double = literals_of(p.q.dtype) == ir::Literals::F64;
   out.words(ir::print(p.program, literals_of(p.q.dtype)));
   if (p.scale) {

@@ -1,6 +1,8 @@
-// Errors about arguments: each names the argument, its value and the rule, in one form.
+// Errors about arguments: each names the argument, its value and the rule, in one form. With them,
+// numbers as text.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <concepts>
@@ -8,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -54,6 +57,27 @@ template <class T>
 [[noreturn]] inline void refuse(std::string_view argument, std::string_view rule) {
   std::string text(argument);
   throw InvalidArgument(text.append(": ").append(rule));
+}
+
+// A number, and numbers separated by commas, at least one; refused by this rule if they are none.
+template <class T>
+T parse_number(std::string_view argument, std::string_view text, const std::string& rule) {
+  T value{};
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  if (end != last || error != std::errc{}) refuse(argument, text.substr(0, 64), rule);
+  return value;
+}
+template <class T>
+std::vector<T> parse_numbers(std::string_view argument, std::string_view text,
+                             const std::string& rule) {
+  std::vector<T> values;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    values.push_back(parse_number<T>(argument, rest.substr(0, comma), rule));
+    if (comma == rest.size()) return values;
+    rest.remove_prefix(comma + 1);
+  }
 }
 
 }  // namespace fovea

@@ -109,10 +109,9 @@ void check_reach(const ArgumentName& name, std::span<const std::int64_t> extents
 }
 
 void check_strides(const StridedTensor& tensor, Layout layout) {
-  const Strides& s = tensor.strides;
-  const std::array<std::int64_t, 4> strides{s.b, s.h, s.s, s.d};
+  const std::array<std::int64_t, 4> strides = tensor.strides.list();
   check_reach(tensor.name, tensor.extents, strides, tensor.element_bytes);
-  if (layout == Layout::Thd && s.b != 0) {
+  if (layout == Layout::Thd && tensor.strides.b != 0) {
     refuse(tensor.name, number_list(strides), "the batch stride must be 0 under layout=thd");
   }
   const bool empty = std::ranges::find(tensor.extents, 0) != tensor.extents.end();
@@ -122,13 +121,14 @@ void check_strides(const StridedTensor& tensor, Layout layout) {
   }
 }
 
-std::uintptr_t bytes_of(const StridedTensor& tensor) {
-  const auto& n = tensor.extents;
-  const Strides& s = tensor.strides;
-  if (std::ranges::find(n, 0) != n.end()) return 0;
-  const std::int64_t last =
-      (n[0] - 1) * s.b + (n[1] - 1) * s.h + (n[2] - 1) * s.s + (n[3] - 1) * s.d;
-  return static_cast<std::uintptr_t>((last + 1) * tensor.element_bytes);
+std::uintptr_t bytes_of(std::span<const std::int64_t> extents,
+                        std::span<const std::int64_t> strides, std::int64_t element_bytes) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] == 0) return 0;
+    last += (extents[i] - 1) * strides[i];
+  }
+  return static_cast<std::uintptr_t>((last + 1) * element_bytes);
 }
 
 void check_coordinates(const Coordinates& c, const Sizes& sizes) {
@@ -289,22 +289,14 @@ bool separated_by_stride_of(const Region& which, const Region& a, const Region& 
 
 }  // namespace
 
-bool Region::empty() const {
-  return std::find(extent.begin(), extent.begin() + static_cast<std::ptrdiff_t>(rank), 0) !=
-         extent.begin() + static_cast<std::ptrdiff_t>(rank);
-}
-
-std::int64_t Region::bytes() const {
-  if (empty()) return 0;
-  std::int64_t last = 0;
-  for (std::size_t i = 0; i < rank; ++i) last += (extent[i] - 1) * stride[i];
-  return last + element_bytes;
+std::uintptr_t Region::bytes() const {
+  const std::uintptr_t to_last = bytes_of({extent.data(), rank}, {stride.data(), rank}, 1);
+  return to_last == 0 ? 0 : to_last - 1 + static_cast<std::uintptr_t>(element_bytes);
 }
 
 bool overlap(const Region& a, const Region& b) {
-  const ByteRange of_a{a.address, static_cast<std::uintptr_t>(a.bytes()), false};
-  const ByteRange of_b{b.address, static_cast<std::uintptr_t>(b.bytes()), false};
-  return meet(of_a, of_b) && !separated_by_stride_of(a, a, b) && !separated_by_stride_of(b, a, b);
+  return meet({a.address, a.bytes()}, {b.address, b.bytes()}) && !separated_by_stride_of(a, a, b) &&
+         !separated_by_stride_of(b, a, b);
 }
 
 }  // namespace fovea

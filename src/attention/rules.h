@@ -45,8 +45,10 @@ struct StridedTensor {
   bool output = false;
 };
 void check_strides(const StridedTensor& tensor, Layout layout);
-// From its first byte to behind its last, for strides that were checked; 0 if it is empty.
-std::uintptr_t bytes_of(const StridedTensor& tensor);
+// Of a strided block, from its first byte to behind its last, for strides that were checked; 0 if
+// it is empty.
+std::uintptr_t bytes_of(std::span<const std::int64_t> extents,
+                        std::span<const std::int64_t> strides, std::int64_t element_bytes);
 
 // Strides are at least 0, and the last byte is one that 64 bits can count.
 void check_reach(const ArgumentName& name, std::span<const std::int64_t> extents,
@@ -79,8 +81,7 @@ struct Region {
   std::size_t rank = 0;
   std::array<std::int64_t, ir::limits::rank> extent{}, stride{};
 
-  bool empty() const;
-  std::int64_t bytes() const;  // from the first to behind the last element
+  std::uintptr_t bytes() const;  // from the first to behind the last element
 };
 
 // Whether both may share a byte. Regions that interleave without touching, such as the gradients

@@ -168,17 +168,16 @@ void validate(const Problem& problem, const Sizes& sizes) {
 }
 
 CallRules::CallRules(const Problem& problem) : problem_(problem) {
-  const bool backward = problem.direction != Direction::Forward;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const NamedTensor& tensor = named_tensors()[i];
     OwnTensor& own = tensors_[i];
     own.takes_part = takes_part(problem, tensor);
-    own.written = tensor.output && (backward ? i > 4 : i == 3);
+    own.written = is_written(problem, tensor);
     own.element_bytes = dtype_size((problem.*tensor.spec).dtype);
     own.strides = strides_of(problem, tensor);
     if (!own.takes_part) continue;
-    own.bytes = bytes_of({tensor.name, extents_of(problem.sizes, problem.layout, tensor),
-                          own.strides, own.element_bytes, own.written});
+    own.bytes = bytes_of(extents_of(problem.sizes, problem.layout, tensor), own.strides.list(),
+                         own.element_bytes);
   }
   find_exact_indices();
 }
@@ -186,11 +185,7 @@ CallRules::CallRules(const Problem& problem) : problem_(problem) {
 void CallRules::find_exact_indices() {
   const ir::Program& program = problem_.program;
   if (program.tensors().empty()) return;
-  std::vector<ir::Expr> roots;
-  for (const ir::Expr* formula : {&program.mod(), &program.mask(), &program.bprop()}) {
-    if (*formula) roots.push_back(*formula);
-  }
-  for (const ir::Node* node : ir::operands_first(roots).nodes) {
+  for (const ir::Node* node : ir::operands_first(program.formulas()).nodes) {
     if (ir::info(node->op()).form != ir::Form::Load) continue;
     for (std::uint32_t i = 0; i < node->args().size(); ++i) {
       const ir::Op op = node->arg(i)->op();

@@ -45,6 +45,11 @@ void check_struct(const void* given, const StructSize& sizes, const StructName& 
   }
 }
 
+void check_flags(std::uint32_t flags, std::uint32_t known, const char* names) {
+  if ((flags & ~known) == 0) return;
+  throw InvalidArgument("flags is " + std::to_string(flags) + "; it may have " + names);
+}
+
 ArgumentPlace::operator std::string() const {
   return std::string(argument) + "." + list + "[" + std::to_string(index) + "]" + field;
 }

@@ -72,6 +72,9 @@ std::int64_t raw(const Enum& field) {
   return value;
 }
 
+// Throws InvalidArgument for a flag that is not among the known ones: "FOVEA_EXPLAIN_JSON (1)".
+void check_flags(std::uint32_t flags, std::uint32_t known, const char* names);
+
 // The place of a value in a list, to be written out only if something is wrong with it:
 // "bindings.tensors[1].array.dtype".
 struct ArgumentPlace {

@@ -145,12 +145,8 @@ fovea_status fovea_disk_cache_list(uint32_t flags, fovea_disk_cache_info* info,
                                    fovea_report* report) {
   return report_text(report, "report", [&] {
     if (info != nullptr) clear_struct(info, {"info", "fovea_disk_cache_info"});
-    constexpr std::uint32_t known = FOVEA_DISK_CACHE_JSON | FOVEA_DISK_CACHE_VERIFY;
-    if ((flags & ~known) != 0) {
-      throw InvalidArgument(
-          "flags is " + std::to_string(flags) +
-          "; it may have FOVEA_DISK_CACHE_JSON (1) and FOVEA_DISK_CACHE_VERIFY (2)");
-    }
+    check_flags(flags, FOVEA_DISK_CACHE_JSON | FOVEA_DISK_CACHE_VERIFY,
+                "FOVEA_DISK_CACHE_JSON (1) and FOVEA_DISK_CACHE_VERIFY (2)");
     const store::Disk& disk = store::plan_store().disk();
     const Listing listing = store::list(disk, (flags & FOVEA_DISK_CACHE_VERIFY) != 0);
     if (info != nullptr) {

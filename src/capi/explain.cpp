@@ -59,11 +59,8 @@ fovea_status fovea_explain(fovea_problem problem, const fovea_plan_options* opti
                            fovea_report* report) {
   return report_text(report, "report", [&] {
     const fovea_problem_s& asked = content(problem, "problem");
-    constexpr std::uint32_t known = FOVEA_EXPLAIN_JSON | FOVEA_EXPLAIN_PROVE;
-    if ((flags & ~known) != 0) {
-      throw InvalidArgument("flags is " + std::to_string(flags) +
-                            "; it may have FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)");
-    }
+    check_flags(flags, FOVEA_EXPLAIN_JSON | FOVEA_EXPLAIN_PROVE,
+                "FOVEA_EXPLAIN_JSON (1) and FOVEA_EXPLAIN_PROVE (2)");
     const PlanRequest request = to_request(to_words(asked, options));
     const auto explanation =
         planner().explain(*asked.problem, request, (flags & FOVEA_EXPLAIN_PROVE) != 0);
@@ -152,10 +149,7 @@ fovea_status fovea_parallel_plan(fovea_problem problem, const fovea_parallel_con
       throw InvalidArgument("config.rank is " + std::to_string(known.rank) +
                             "; it must be less than ranks, " + std::to_string(known.ranks));
     }
-    if ((flags & ~std::uint32_t{FOVEA_EXPLAIN_JSON}) != 0) {
-      throw InvalidArgument("flags is " + std::to_string(flags) +
-                            "; it may have FOVEA_EXPLAIN_JSON (1)");
-    }
+    check_flags(flags, FOVEA_EXPLAIN_JSON, "FOVEA_EXPLAIN_JSON (1)");
     return (flags & FOVEA_EXPLAIN_JSON) != 0 ? to_json(plan, known.rank) : to_table(plan);
   });
 }

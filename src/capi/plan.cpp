@@ -1,7 +1,5 @@
 #include "capi/plan.h"
 
-#include <cstddef>
-
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -194,29 +192,6 @@ void RecentPlans::remember(const PlanWords& words, const FoundPlan& found) {
   }
   std::swap(entries_[next_], entry);
   next_ = (next_ + 1) % entries_.size();
-}
-
-PlanWords to_words(const fovea_problem_s& problem, const fovea_plan_options* options) {
-  if (options == nullptr) return {"", "cpu", problem.partner};
-  constexpr std::size_t first_size = offsetof(fovea_plan_options, partner);
-  const auto known = read_struct(options, {"options", "fovea_plan_options"}, first_size);
-  const auto& partner = known.partner == nullptr ? problem.partner : known.partner->problem;
-  if (partner && (partner->direction == Direction::Tangent ||
-                  problem.problem->direction == Direction::Tangent)) {
-    throw InvalidArgument("options.partner: a tangent is no half of a pair");
-  }
-  if (partner && partner->direction == problem.problem->direction) {
-    const char* const both = partner->direction == Direction::Forward ? "forward" : "backward";
-    throw InvalidArgument("options.partner is a " + std::string(both) +
-                          ", as is the problem; a pair is a forward and a backward");
-  }
-  return {known.engine == nullptr ? "" : known.engine,
-          known.device == nullptr ? "cpu" : known.device, partner};
-}
-
-PlanRequest to_request(const PlanWords& words) {
-  return {words.device == "cpu" ? cpu_device() : cuda::find_device(std::string(words.device)),
-          std::string(words.engine), words.partner};
 }
 
 }  // namespace fovea::capi

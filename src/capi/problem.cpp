@@ -12,6 +12,7 @@
 #include "base/words.h"
 #include "capi/arguments.h"
 #include "capi/report.h"
+#include "cuda/driver.h"
 
 using namespace fovea;
 using namespace fovea::capi;
@@ -104,8 +105,7 @@ void describe(const Problem& p, Config& config) {
     const bool absent = p.direction == Direction::Forward && i >= 4;
     if (!absent) config.*fields[i].dtype = from_dtype(spec.dtype);
     if (!spec.strides) continue;
-    const std::int64_t s[] = {spec.strides->b, spec.strides->h, spec.strides->s, spec.strides->d};
-    write_strides(s, config.*fields[i].strides);
+    write_strides(spec.strides->list(), config.*fields[i].strides);
   }
   config.scale = static_cast<float>(p.scale.value_or(0));
   if (literals_of(p.q.dtype) == ir::Literals::F64) config.scale_f64 = p.scale.value_or(0);
@@ -208,3 +208,30 @@ fovea_status fovea_problem_describe(fovea_problem problem, fovea_problem_config*
     write_struct(config, filled, {"config", "fovea_problem_config"}, first_size);
   });
 }
+
+namespace fovea::capi {
+
+PlanWords to_words(const fovea_problem_s& problem, const fovea_plan_options* options) {
+  if (options == nullptr) return {"", "cpu", problem.partner};
+  constexpr std::size_t first_size = offsetof(fovea_plan_options, partner);
+  const auto known = read_struct(options, {"options", "fovea_plan_options"}, first_size);
+  const auto& partner = known.partner == nullptr ? problem.partner : known.partner->problem;
+  if (partner && (partner->direction == Direction::Tangent ||
+                  problem.problem->direction == Direction::Tangent)) {
+    throw InvalidArgument("options.partner: a tangent is no half of a pair");
+  }
+  if (partner && partner->direction == problem.problem->direction) {
+    const char* const both = partner->direction == Direction::Forward ? "forward" : "backward";
+    throw InvalidArgument("options.partner is a " + std::string(both) +
+                          ", as is the problem; a pair is a forward and a backward");
+  }
+  return {known.engine == nullptr ? "" : known.engine,
+          known.device == nullptr ? "cpu" : known.device, partner};
+}
+
+PlanRequest to_request(const PlanWords& words) {
+  return {words.device == "cpu" ? cpu_device() : cuda::find_device(std::string(words.device)),
+          std::string(words.engine), words.partner};
+}
+
+}  // namespace fovea::capi

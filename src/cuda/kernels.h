@@ -1,10 +1,9 @@
 // Kernels of Fovea's own in a GPU's context: those that an engine compiled, and small ones kept as
 // PTX text, which compute a few numbers before a library's kernels can run. They are never
-// unloaded, since a CUDA graph that was captured may launch them after their plan is gone.
+// unloaded, since a CUDA graph that was captured may launch them after their plan is gone. Plans
+// load them when they are made: it must not happen while a CUDA graph is captured.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,19 +11,6 @@
 #include "cuda/driver.h"
 
 namespace fovea::cuda {
-
-// PTX text and the names of its kernels. Static: compared by address.
-struct KernelSource {
-  const char* ptx;
-  std::span<const char* const> names;
-};
-
-inline constexpr std::size_t most_kernels = 4;     // of one source
-using Kernels = std::array<Handle, most_kernels>;  // CUfunction, in the order of the names
-
-// Loads them into the current context, once for the process. The first call in a context must not
-// come while a CUDA graph is captured. Later calls of the same thread take no lock.
-const Kernels& kernels_of(const KernelSource& source);
 
 struct Grid {
   unsigned x = 1, y = 1, z = 1;

@@ -48,7 +48,7 @@ struct BpropCheck {
   double hand = 0, derived = 0;
   std::string worst_point;  // "score=... grad=... b=0 h=2 q=17 k=3 softcap=..."
 
-  bool agrees(double tolerance = 1e-6) const { return worst_error <= tolerance; }
+  bool agrees() const { return worst_error <= 1e-6; }
 };
 
 // Evaluates both in double at `points` random points: scores and gradients around 0, positions

@@ -271,12 +271,11 @@ std::string broken(const std::string& text, std::size_t indent) {
 
 }  // namespace
 
-std::string print_indented(const Expr& expr, const Declarations& names, int indent) {
-  const auto spaces = static_cast<std::size_t>(indent);
+std::string print_indented(const Expr& expr, const Declarations& names) {
   std::string out;
   for (const PrintedLet& let : Printer(expr, names, Literals::F32).run()) {
-    const std::string head = let.name.empty() ? "" : "let " + let.name + " = ";
-    out += std::string(spaces, ' ') + head + broken(let.value, spaces + head.size());
+    const std::string head = let.name.empty() ? "  " : "  let " + let.name + " = ";
+    out += head + broken(let.value, head.size());
     out += let.name.empty() ? "\n" : ";\n";
   }
   return out;

@@ -17,8 +17,8 @@ std::string print(const Program& program, Literals literals = Literals::F32);
 std::string print(const TensorDecl& tensor);
 std::string print(const ScalarDecl& scalar, Literals literals = Literals::F32);
 
-// One `let` a line, long chains broken at their weakest operator, `indent` spaces before each line.
-std::string print_indented(const Expr& expr, const Declarations& names, int indent = 2);
+// One `let` a line, long chains broken at their weakest operator.
+std::string print_indented(const Expr& expr, const Declarations& names);
 std::string print_indented(const Program& program);
 
 }  // namespace fovea::ir

@@ -40,39 +40,32 @@ Program::Program(Declarations declarations, Expr mod, Expr mask, Expr bprop) {
   if (mod && mod->type() == Type::I32) mod = to_f32(mod);
   if (bprop && bprop->type() == Type::I32) bprop = to_f32(bprop);
   verify_formulas(mod, mask, bprop);
-  const Expr roots[] = {mod, mask, bprop};
-  const Slots slots = canonical_slots(roots, declarations);
+  formulas_ = {std::move(mod), std::move(mask), std::move(bprop)};
+  const Slots slots = canonical_slots(formulas_, declarations);
   declarations_.tensors = reordered(declarations.tensors, slots.tensors);
   declarations_.scalars = reordered(declarations.scalars, slots.scalars);
-  const auto renumbered = [&](const Expr& e) {
-    return e ? renumber(e, slots.tensors, slots.scalars) : e;
-  };
-  mod_ = renumbered(mod);
-  mask_ = renumbered(mask);
-  bprop_ = renumbered(bprop);
+  for (Expr& formula : formulas_) {
+    if (formula) formula = renumber(formula, slots.tensors, slots.scalars);
+  }
 }
 
 Program Program::with_slots(Declarations declarations, Expr mod, Expr mask, Expr bprop) {
   verify_formulas(mod, mask, bprop);
   Program program;
   program.declarations_ = std::move(declarations);
-  program.mod_ = std::move(mod);
-  program.mask_ = std::move(mask);
-  program.bprop_ = std::move(bprop);
+  program.formulas_ = {std::move(mod), std::move(mask), std::move(bprop)};
   return program;
 }
 
 bool Program::operator==(const Program& other) const {
-  return mod_ == other.mod_ && mask_ == other.mask_ && bprop_ == other.bprop_ &&
+  return formulas_ == other.formulas_ &&
          std::ranges::equal(tensors(), other.tensors(), same_type) &&
          std::ranges::equal(scalars(), other.scalars(), {}, &ScalarDecl::type, &ScalarDecl::type);
 }
 
 std::uint64_t Program::hash() const {
   std::uint64_t hash = 0;
-  for (const Expr* e : {&mod_, &mask_, &bprop_}) {
-    hash = hash_combine(hash, *e ? (*e)->hash() : 0);
-  }
+  for (const Expr& e : formulas_) hash = hash_combine(hash, e ? e->hash() : 0);
   for (const TensorDecl& tensor : tensors()) {
     hash = hash_combine(hash, static_cast<std::uint64_t>(tensor.dtype));
     for (const Extent& extent : tensor.extents) {

@@ -3,8 +3,10 @@
 // values and test data do not count.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,9 +76,10 @@ class Program {
   // Keeps the slots as they are: for programs made from programs.
   static Program with_slots(Declarations declarations, Expr mod, Expr mask, Expr bprop);
 
-  const Expr& mod() const { return mod_; }
-  const Expr& mask() const { return mask_; }
-  const Expr& bprop() const { return bprop_; }
+  const Expr& mod() const { return formulas_[0]; }
+  const Expr& mask() const { return formulas_[1]; }
+  const Expr& bprop() const { return formulas_[2]; }
+  std::span<const Expr> formulas() const { return formulas_; }  // the three; any may be null
   const std::vector<TensorDecl>& tensors() const { return declarations_.tensors; }
   const std::vector<ScalarDecl>& scalars() const { return declarations_.scalars; }
   const Declarations& declarations() const { return declarations_; }
@@ -86,7 +89,7 @@ class Program {
 
  private:
   Declarations declarations_;
-  Expr mod_, mask_, bprop_;
+  std::array<Expr, 3> formulas_;
 };
 
 // Reads `mod="..." mask="..." bprop="..." tensor="..." scalar="..."`, in any order. Its literals

@@ -35,7 +35,8 @@ class NodeNumbers {
   std::size_t count_ = 0;
 };
 
-// All nodes below the roots (roots included), operands before their users, left to right.
+// All nodes below the roots (roots included), operands before their users, left to right. Roots may
+// be null.
 struct Order {
   std::vector<const Node*> nodes;
   NodeNumbers number;  // of a node: its place in `nodes`

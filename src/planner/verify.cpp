@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/bindings.h"
+#include "attention/rules.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "cuda/driver.h"
@@ -60,14 +61,9 @@ double limit_of(DType dtype) {
 }
 
 bool uses(const ir::Program& program, ir::Op leaf) {
-  for (const ir::Expr& formula : {program.mod(), program.mask(), program.bprop()}) {
-    if (!formula) continue;
-    const ir::Order order = ir::operands_first({&formula, 1});
-    const bool found = std::ranges::any_of(
-        order.nodes, [leaf](const ir::Node* node) { return node->op() == leaf; });
-    if (found) return true;
-  }
-  return false;
+  const ir::Order order = ir::operands_first(program.formulas());
+  return std::ranges::any_of(order.nodes,
+                             [leaf](const ir::Node* node) { return node->op() == leaf; });
 }
 
 // Compares computed numbers with those of the reference.
@@ -299,25 +295,18 @@ void Sample::bind_sequences() {
 }
 
 void Sample::bind_values() {
-  fetch(part_.scale);
   fetch(part_.dropout);
-  fetch(part_.seed);
-  fetch(part_.offset);
-  fetch(part_.b_offset);
-  fetch(part_.h_offset);
-  fetch(part_.q_offset);
-  fetch(part_.k_offset);
+#define FOVEA_VALUE(type, name) fetch(part_.name);
+#include "fovea/fields.def"
   part_.b_offset.value += static_cast<std::int32_t>(b_);
   part_.h_offset.value += static_cast<std::int32_t>(g_ * group_);
   part_.q_offset.value += static_cast<std::int32_t>(first_);
   tensors_.assign(whole_.tensors.begin(), whole_.tensors.end());
   for (ir::TensorView& view : tensors_) {
-    std::int64_t last = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(view.rank); ++i) {
-      last += (view.extent[i] - 1) * view.stride[i];
-    }
-    const std::int64_t bytes = (last + 1) * dtype_size(view.dtype);
-    view.data = bytes > 0 ? memory_.fetch(view.data, static_cast<std::size_t>(bytes)) : nullptr;
+    const auto rank = static_cast<std::size_t>(view.rank);
+    const std::uintptr_t bytes =
+        bytes_of({view.extent.data(), rank}, {view.stride.data(), rank}, dtype_size(view.dtype));
+    view.data = bytes > 0 ? memory_.fetch(view.data, bytes) : nullptr;
   }
   scalars_.assign(whole_.scalars.begin(), whole_.scalars.end());
   for (std::size_t slot = 0; slot < scalars_.size(); ++slot) {
@@ -347,8 +336,7 @@ std::string Sample::compare(const Output& output) {
 
 bool has_negative_strides(const Bindings& b) {
   for (const BoundTensor& tensor : {b.q, b.k, b.v, b.o, b.grad_o, b.grad_q, b.grad_k, b.grad_v}) {
-    const Strides& s = tensor.strides;
-    if (std::min({s.b, s.h, s.s, s.d}) < 0) return true;
+    if (std::ranges::min(tensor.strides.list()) < 0) return true;
   }
   return false;
 }

@@ -15,7 +15,7 @@ namespace {
 
 std::set<std::uintptr_t> bytes_of(const Region& region) {
   std::set<std::uintptr_t> bytes;
-  if (region.empty()) return bytes;
+  if (region.bytes() == 0) return bytes;
   std::vector<std::uintptr_t> starts{region.address};
   for (std::size_t i = 0; i < region.rank; ++i) {
     std::vector<std::uintptr_t> next;
@@ -45,7 +45,7 @@ bool share_a_byte(const Region& a, const Region& b) {
 void check_written(const std::vector<Region>& regions) {
   std::vector<ByteRange> ranges;
   for (const Region& region : regions) {
-    ranges.push_back({region.address, static_cast<std::uintptr_t>(region.bytes()), true});
+    ranges.push_back({region.address, region.bytes(), true});
   }
   check_overlaps(ranges, [&](std::size_t i) { return regions[i]; });
 }

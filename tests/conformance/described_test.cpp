@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <set>
 
 #include "attention/device.h"
@@ -50,22 +49,13 @@ std::vector<Case> claimed() {
 // `code line` of every line that is refused, but for its type.
 TEST(Described, RefusalsAreThePinnedOnes) {
   NEED_CUDNN();
-  std::set<std::string> pinned, today;
-  std::ifstream in(FOVEA_SOURCE_DIR "/tests/conformance/cudnn_h200.txt");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.empty() && line.front() != '#') pinned.insert(line);
-  }
+  std::set<std::string> today;
   for (const Case& problem : read_problems()) {
     const std::string code = verdict("cudnn", problem, "h200");
     if (code == "pass" || code == "dtype") continue;
     today.insert(code + " " + problem.directives + problem.line);
   }
-  for (const std::string& one : today) {
-    EXPECT_TRUE(pinned.contains(one)) << "not in cudnn_h200.txt: " << one;
-  }
-  for (const std::string& one : pinned) {
-    EXPECT_TRUE(today.contains(one)) << "in cudnn_h200.txt, but no longer so: " << one;
-  }
+  EXPECT_EQ(unpinned(today, "cudnn_h200.txt"), std::vector<std::string>{});
 }
 
 // Why cuDNN's own support check refuses a line that is claimed; "" if it agrees.

@@ -79,4 +79,21 @@ std::string verdict(const std::string& engine, const Case& problem, const std::s
   return "pass";
 }
 
+std::vector<std::string> unpinned(const std::set<std::string>& lines, const std::string& file) {
+  std::ifstream in(path_of("tests/conformance/" + file));
+  if (!in) throw std::runtime_error("cannot read " + file);
+  std::set<std::string> pinned;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.front() != '#') pinned.insert(line);
+  }
+  std::vector<std::string> out;
+  for (const std::string& one : lines) {
+    if (!pinned.contains(one)) out.push_back("not in " + file + ": " + one);
+  }
+  for (const std::string& one : pinned) {
+    if (!lines.contains(one)) out.push_back("in " + file + ", but no longer so: " + one);
+  }
+  return out;
+}
+
 }  // namespace fovea::conformance

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,9 @@ std::vector<std::string> host_engines();
 // "pass", or the code of the first reason why this engine refuses the problem or its backward.
 std::string verdict(const std::string& engine, const Case& problem,
                     const std::string& device = "cpu");
+
+// How these lines differ from those that are pinned in a file of tests/conformance, where # begins
+// a comment; none: they do not.
+std::vector<std::string> unpinned(const std::set<std::string>& lines, const std::string& file);
 
 }  // namespace fovea::conformance

@@ -110,7 +110,7 @@ std::string program_failure(const Program& program) {
   } catch (const InvalidArgument& error) {
     return "does not read back: " + line + "\n" + error.what();
   }
-  for (const Expr& expr : {program.mod(), program.mask(), program.bprop()}) {
+  for (const Expr& expr : program.formulas()) {
     if (!expr) continue;
     const std::string failure = formula_failure(expr, program.declarations());
     if (!failure.empty()) return failure;

@@ -243,8 +243,7 @@ void refuse_device_value(const char* name, const PerCall<T>& value) {
 
 void check_strides(const GraphTensor& tensor, const BoundTensor& bound) {
   if (bound.data == nullptr) return;
-  const Strides& s = bound.strides;
-  const Dims given{s.b, s.h, s.s, s.d};
+  const Dims given = bound.strides.list();
   for (std::size_t i = 0; i < 4; ++i) {
     if (given[i] == tensor.stride[i] || tensor.dim[i] == 1) continue;
     if (i == 0 && tensor.starts) continue;  // packed: there is no batch to step through

@@ -1,14 +1,12 @@
 // The only file of the library that includes cudnn-frontend (it compiles for a minute or more).
-// Without its headers every function says that it is not part of the build.
+// What it calls of cuDNN is forwarded by symbols.cpp.
 #include "engines/cudnn/graph.h"
-
-#include "base/error.h"
-
-#ifdef FOVEA_CUDNN_HEADERS
 
 #include <cudnn_frontend.h>
 
 #include <algorithm>
+
+#include "base/error.h"
 
 namespace fovea::cudnn {
 namespace {
@@ -29,6 +27,11 @@ void check(fe::error_t error, const char* step) {
   const std::string text = std::string("cuDNN, ") + step + ": " + message;
   if (cannot) throw Unsupported(text);
   throw DeviceError(text);
+}
+
+void check_cudnn(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  throw DeviceError(std::string("cuDNN: ") + call + " gives " + cudnnGetErrorString(status));
 }
 
 fe::DataType_t data_type(Type type) {
@@ -376,27 +379,15 @@ std::unique_ptr<Graph> load(std::span<const std::uint8_t> serialized, void* hand
   throw DeviceError(std::string("cuDNN, reading a plan back: ") + error.what());
 }
 
-}  // namespace fovea::cudnn
-
-#else
-
-namespace fovea::cudnn {
-namespace {
-
-[[noreturn]] void absent() {
-  throw InternalError("cuDNN graphs are not part of this build; judge() must have said so");
+void* create_handle() {
+  cudnnHandle_t handle = nullptr;
+  check_cudnn(cudnnCreate(&handle), "cudnnCreate");
+  return handle;
 }
 
-}  // namespace
-
-bool graphs_are_built_in() { return false; }
-std::string frontend_version() { return "none"; }
-void check_support(const GraphSpec&, const Device&, void*) { absent(); }
-std::vector<std::uint8_t> build(const GraphSpec&, const Device&, void*) { absent(); }
-std::unique_ptr<Graph> load(std::span<const std::uint8_t>, void*) { absent(); }
-void* create_handle() { absent(); }
-void set_stream(void*, void*) { absent(); }
+void set_stream(void* handle, void* stream) {
+  check_cudnn(cudnnSetStream(static_cast<cudnnHandle_t>(handle), static_cast<cudaStream_t>(stream)),
+              "cudnnSetStream");
+}
 
 }  // namespace fovea::cudnn
-
-#endif

@@ -2,14 +2,10 @@
 
 #include <bit>
 
+#include "attention/refuse.h"
+
 namespace fovea::cudnn {
 namespace {
-
-std::string text(const Dims& four) {
-  std::string out;
-  for (const std::int64_t x : four) out += (out.empty() ? "" : ",") + std::to_string(x);
-  return out;
-}
 
 std::string text(const Ref& ref) {
   return std::string(1, "SGTCN"[static_cast<int>(ref.kind)]) + std::to_string(ref.index);
@@ -28,8 +24,9 @@ std::string to_text(const GraphSpec& spec) {
                     " io=" + digit(spec.io) + " padding=" + digit(spec.padding) +
                     " dropout=" + std::to_string(std::bit_cast<std::uint32_t>(spec.dropout)) + "\n";
   for (const GraphTensor& t : spec.tensors) {
-    out += "tensor " + std::to_string(t.uid()) + " type=" + digit(t.type) + " dim=" + text(t.dim) +
-           " stride=" + text(t.stride) + (t.by_value ? " by value" : "") +
+    out += "tensor " + std::to_string(t.uid()) + " type=" + digit(t.type) +
+           " dim=" + number_list(t.dim) + " stride=" + number_list(t.stride) +
+           (t.by_value ? " by value" : "") +
            (t.starts ? " starts=" + std::to_string(*t.starts) : "") + "\n";
   }
   for (const PackedStarts& s : spec.starts) {

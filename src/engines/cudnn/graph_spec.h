@@ -56,8 +56,8 @@ struct GraphTensor {
   Dims dim{1, 1, 1, 1}, stride{1, 1, 1, 1};
   bool by_value = false;                // read from the host when the call is enqueued
   std::optional<std::uint32_t> starts;  // packed: the slot of where its sequences begin
-  std::int64_t uid() const {
-    return static_cast<std::int64_t>(role) + 64 * (1 + std::int64_t{slot} * 16 + view);
+  std::int64_t uid() const {  // a graph has fewer than 64 tensors, so there are fewer views
+    return static_cast<std::int64_t>(role) + 64 * (1 + std::int64_t{slot} * 64 + view);
   }
 };
 

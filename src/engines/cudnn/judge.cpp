@@ -1,13 +1,14 @@
 #include "engines/cudnn/judge.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <set>
 
+#include "attention/refuse.h"
 #include "base/error.h"
 #include "cuda/libraries.h"
 #include "engines/cudnn/graph.h"
+#include "engines/cudnn/known_bad.h"
 #include "engines/cudnn/lower.h"
 #include "ir/simplify.h"
 #include "ir/topology.h"
@@ -93,32 +94,6 @@ void note_cost(const Problem& baked, const Lowered& lowered, const Device& devic
       flops_of(baked) * factor / (1e12 * (backward ? rates.backward : rates.forward));
   verdict.cost = std::max(busy, reading_seconds(baked, device, rates.memory)) + 10e-6;
 }
-
-}  // namespace
-
-namespace {
-
-struct BadVersions {
-  int first_version, last_version;  // of cuDNN, both included
-  int first_sm, last_sm;
-  bool (*concerns)(const Problem& problem);
-  const char* what;
-  const char* advice;
-};
-
-bool any_attention(const Problem&) { return true; }
-bool packed(const Problem& problem) { return problem.layout == Layout::Thd; }
-
-// Versions of cuDNN whose results are known to be wrong for a whole feature.
-constexpr std::array<BadVersions, 2> bad_versions{{
-    // cudnn-frontend refuses these versions too. Can go when nobody has them.
-    {91000, 91001, 80, 129, any_attention, "attention is wrong in cuDNN 9.10.0 and 9.10.1",
-     "use cuDNN 9.10.2 or newer"},
-    // Its backward on sm_90 read a workspace that it had not cleared if there were rows between
-    // sequences (Transformer Engine's issue 2186); sm_8x has packed sequences since 9.18.1.
-    {90000, 91800, 80, 129, packed, "packed sequences are not right before cuDNN 9.18.1",
-     "use cuDNN 9.18.1 or newer, or pad the sequences and give their lengths"},
-}};
 
 class Rules {
  public:
@@ -237,9 +212,7 @@ class Rules {
                       "tensors, and strides that are multiples of 16 bytes"
                     : "cuDNN wants features next to each other and other strides that are "
                       "multiples of 16 bytes, none of them 0",
-             std::string(tensor.name) + " with strides " + std::to_string(strides.b) + "," +
-                 std::to_string(strides.h) + "," + std::to_string(strides.s) + "," +
-                 std::to_string(strides.d),
+             std::string(tensor.name) + " with strides " + number_list(strides.list()),
              "use engine jit, or make it contiguous");
       return;
     }
@@ -357,10 +330,9 @@ int rules_version() {
 
 std::vector<Reason> known_bad(int version, int sm, const Problem& problem) {
   std::vector<Reason> reasons;
-  for (const BadVersions& row : bad_versions) {
-    if (version < row.first_version || version > row.last_version) continue;
-    if (sm < row.first_sm || sm > row.last_sm || !row.concerns(problem)) continue;
-    reasons.push_back({"known_bad", row.what, "cuDNN " + cuda::version_text(version), row.advice});
+  for (const WrongFeature& one : wrong_features(version, sm)) {
+    if (one.packed_only && problem.layout != Layout::Thd) continue;
+    reasons.push_back({"known_bad", one.what, "cuDNN " + cuda::version_text(version), one.advice});
   }
   return reasons;
 }

@@ -1,8 +1,19 @@
-// What cuDNN gets wrong in graphs that it supports. Lowering avoids it for the versions and
-// architectures where it was seen.
+// What cuDNN gets wrong in graphs that it supports, by the versions and architectures where it was
+// seen: lowering avoids it, or the problem is refused. Knows no Problem, since the tests that ask
+// whether it is so have one of the C++ interface.
 #pragma once
 
+#include <vector>
+
 namespace fovea::cudnn {
+
+// A feature whose results are wrong: attention as a whole, or packed sequences.
+struct WrongFeature {
+  const char* what;
+  const char* advice;
+  bool packed_only = false;
+};
+std::vector<WrongFeature> wrong_features(int version, int sm);
 
 struct Workarounds {
   // Inputs of one element per sequence, and in a backward of one per key, are read from wrong

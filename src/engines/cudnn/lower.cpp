@@ -261,11 +261,7 @@ Lowered lower(const Problem& baked, std::int64_t batch, const Workarounds& avoid
 }
 
 bool computes_with_b(const ir::Program& program) {
-  std::vector<ir::Expr> roots;
-  for (const ir::Expr& root : {program.mod(), program.mask(), program.bprop()}) {
-    if (root) roots.push_back(root);
-  }
-  const ir::Order order = ir::operands_first(roots);
+  const ir::Order order = ir::operands_first(program.formulas());
   return std::ranges::any_of(order.nodes, [](const ir::Node* node) {
     const bool stays_whole = node->op() == ir::Op::AddI || node->op() == ir::Op::SubI ||
                              info(node->op()).form == ir::Form::Load;

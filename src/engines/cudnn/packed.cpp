@@ -1,6 +1,7 @@
 #include "engines/cudnn/packed.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -8,12 +9,6 @@
 
 namespace fovea::cudnn {
 namespace {
-
-enum Kernel : std::size_t { MakeTables, Clear, Transpose };
-constexpr std::array<const char*, 3> names{"fovea_packed_tables", "fovea_packed_clear",
-                                           "fovea_packed_transpose"};
-
-cuda::Handle kernel(Kernel which) { return cuda::kernels_of({packed_rows_ptx, names})[which]; }
 
 constexpr unsigned threads = 128;
 unsigned blocks_for(std::int64_t count, std::int64_t most) {
@@ -61,7 +56,14 @@ PackedCall::PackedCall(const Problem& baked, const GraphSpec& spec, std::int64_t
   if (starts_.size() > most_start_tables) throw InternalError("too many strides of packed tensors");
 }
 
-void PackedCall::load_kernels() { kernel(MakeTables); }
+void PackedCall::load_kernels() {
+  const std::string_view ptx = packed_rows_ptx;
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(ptx.data());
+  const cuda::Handle module = cuda::module_of({bytes, ptx.size()});
+  make_tables_ = cuda::kernel_of(module, "fovea_packed_tables", 0);
+  clear_ = cuda::kernel_of(module, "fovea_packed_clear", 0);
+  transpose_ = cuda::kernel_of(module, "fovea_packed_transpose", 0);
+}
 
 std::size_t PackedCall::start_bytes() const {
   return aligned(static_cast<std::size_t>(graph_batch_ + 1) * sizeof(std::int64_t));
@@ -136,30 +138,26 @@ PackedGaps PackedCall::gaps(const Bindings& b, std::byte* workspace) const {
   return out;
 }
 
-Transposed PackedCall::transposed(const Bindings& b, std::byte* workspace) const {
+// lse, from the caller's form or to it.
+void PackedCall::transpose(const Bindings& b, std::byte* workspace) const {
   auto* const lse = static_cast<std::uint32_t*>(b.lse);
   auto* const stats = at<std::uint32_t>(workspace, places(b.sizes).stats);
   const auto heads = static_cast<std::int32_t>(b.sizes.h);
-  if (backward_) return {lse, stats, b.sizes.t_q, heads, 0};
-  return {stats, lse, b.sizes.t_q, heads, 1};
+  const Transposed moved = backward_ ? Transposed{lse, stats, b.sizes.t_q, heads, 0}
+                                     : Transposed{stats, lse, b.sizes.t_q, heads, 1};
+  const cuda::Grid grid{.x = blocks_for(b.sizes.t_q * b.sizes.h, 4096), .threads = threads};
+  cuda::launch(transpose_, grid, &moved, b.stream);
 }
 
 void PackedCall::begin(const Bindings& b, std::byte* workspace) const {
   const PackedTables made = tables(b, workspace);
   const cuda::Grid grid{.x = blocks_for(graph_batch_ + 1, 1 << 30), .threads = threads};
-  cuda::launch(kernel(MakeTables), grid, &made, b.stream);
-  if (!backward_) return;
-  const Transposed moved = transposed(b, workspace);
-  const cuda::Grid all{.x = blocks_for(b.sizes.t_q * b.sizes.h, 4096), .threads = threads};
-  cuda::launch(kernel(Transpose), all, &moved, b.stream);
+  cuda::launch(make_tables_, grid, &made, b.stream);
+  if (backward_) transpose(b, workspace);
 }
 
 void PackedCall::end(const Bindings& b, std::byte* workspace) const {
-  if (!backward_ && writes_lse_) {
-    const Transposed moved = transposed(b, workspace);
-    const cuda::Grid all{.x = blocks_for(b.sizes.t_q * b.sizes.h, 4096), .threads = threads};
-    cuda::launch(kernel(Transpose), all, &moved, b.stream);
-  }
+  if (!backward_ && writes_lse_) transpose(b, workspace);
   const PackedGaps made = gaps(b, workspace);
   // Usually few rows belong to no sequence, or many rows behind the last one.
   const auto before = static_cast<unsigned>(b.sizes.b + 1);
@@ -167,7 +165,7 @@ void PackedCall::end(const Bindings& b, std::byte* workspace) const {
                         .y = std::clamp(4096 / before, 1u, 64u),
                         .z = static_cast<unsigned>(cleared_count()),
                         .threads = threads};
-  if (grid.z > 0) cuda::launch(kernel(Clear), grid, &made, b.stream);
+  if (grid.z > 0) cuda::launch(clear_, grid, &made, b.stream);
 }
 
 bool PackedCall::has(const GraphTensor& tensor) const {

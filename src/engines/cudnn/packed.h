@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attention/bindings.h"
+#include "cuda/driver.h"
 #include "engines/cudnn/graph_spec.h"
 #include "engines/cudnn/packed_rows.h"
 
@@ -23,8 +24,7 @@ class PackedCall {
   // `graph_batch`: the sequences of all graphs of the plan, of which the last may be empty.
   PackedCall(const Problem& baked, const GraphSpec& spec, std::int64_t graph_batch);
 
-  // Into the current context. When a plan is made: it must not happen while a graph is captured.
-  static void load_kernels();
+  void load_kernels();  // into the current context, once
 
   std::size_t bytes(const Sizes& sizes) const;  // of the workspace
 
@@ -48,7 +48,7 @@ class PackedCall {
   WorkspaceBlocks places(const Sizes& sizes) const;
   std::size_t start_bytes() const;
   bool has_stats() const { return backward_ || writes_lse_; }
-  Transposed transposed(const Bindings& bindings, std::byte* workspace) const;
+  void transpose(const Bindings& bindings, std::byte* workspace) const;
 
   // Of a gradient that is not wanted, but written: 0 if it is wanted.
   struct Unwanted {
@@ -59,6 +59,7 @@ class PackedCall {
   Unwanted row_bytes_;
   std::int64_t graph_batch_, longest_q_, longest_k_;
   bool backward_, writes_lse_, want_q_, want_k_, want_v_;
+  cuda::Handle make_tables_ = nullptr, clear_ = nullptr, transpose_ = nullptr;  // kernels
 };
 
 }  // namespace fovea::cudnn

@@ -6,6 +6,7 @@
 #include "attention/extents.h"
 #include "base/error.h"
 #include "ir/eval.h"
+#include "ir/tape.h"
 #include "ir/topology.h"
 
 namespace fovea::cudnn {
@@ -168,20 +169,24 @@ Ref GraphSteps::as_float(Ref ref) {
   return is_full(ref) ? step(Mode::Convert, {ref}) : full(ref, true);
 }
 
+Ref GraphSteps::tensor(const GraphTensor& tensor) {
+  const auto same = [&](const GraphTensor& other) {
+    return other.role == tensor.role && other.slot == tensor.slot && other.view == tensor.view;
+  };
+  const auto known = std::ranges::find_if(spec_.tensors, same);
+  const auto place = static_cast<std::uint32_t>(known - spec_.tensors.begin());
+  if (known == spec_.tensors.end()) spec_.tensors.push_back(tensor);
+  return {Ref::Kind::Tensor, place};
+}
+
 Ref GraphSteps::per_call(TensorRole role, std::uint32_t slot, Type type) {
-  for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
-    if (spec_.tensors[i].role == role && spec_.tensors[i].slot == slot) {
-      return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
-    }
-  }
-  GraphTensor tensor;
-  tensor.role = role;
-  tensor.slot = slot;
-  tensor.type = type;
-  tensor.by_value =
+  GraphTensor value;
+  value.role = role;
+  value.slot = slot;
+  value.type = type;
+  value.by_value =
       !problem_.device_values || role == TensorRole::OffsetB || role == TensorRole::Uniform;
-  spec_.tensors.push_back(tensor);
-  return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  return tensor(value);
 }
 
 // Tensors of one element per sequence, and in a backward of one per key, along the rows (stride 0).
@@ -194,19 +199,13 @@ void GraphSteps::spread_over_rows(GraphTensor& tensor) const {
 }
 
 Ref GraphSteps::per_sequence(TensorRole role) {
-  for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
-    if (spec_.tensors[i].role == role && spec_.tensors[i].view == 1) {
-      return {Ref::Kind::Tensor, static_cast<std::uint32_t>(i)};
-    }
-  }
-  GraphTensor tensor;
-  tensor.role = role;
-  tensor.view = 1;  // view 0 is an option's
-  tensor.type = Type::I32;
-  tensor.dim = {batch_, 1, 1, 1};
-  spread_over_rows(tensor);
-  spec_.tensors.push_back(tensor);
-  return {Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  GraphTensor values;
+  values.role = role;
+  values.view = 1;  // view 0 is an option's
+  values.type = Type::I32;
+  values.dim = {batch_, 1, 1, 1};
+  spread_over_rows(values);
+  return tensor(values);
 }
 
 // A position in the tensors of this call, counted from 0.
@@ -258,13 +257,6 @@ void GraphSteps::need_exact(const Expr& e) {
 
 namespace {
 
-// Whether f32 operands of this node decide something.
-bool decides(const ir::Node& node) {
-  if (node.type() != ir::Type::F32) return true;
-  const Op op = node.op();
-  return op == Op::Floor || op == Op::Ceil || op == Op::Round || op == Op::SignF;
-}
-
 bool is_sum(Op op) { return op == Op::AddF || op == Op::SubF; }
 
 // Why cuDNN may round this node differently from f32, in words; "" if it cannot. Compilers may fuse
@@ -295,28 +287,19 @@ std::string what_is_inexact(const ir::Node& node, bool in_a_sum) {
 }  // namespace
 
 Decisions::Decisions(const ir::Program& program) {
-  std::vector<ir::Expr> roots;
-  for (const ir::Expr& root : {program.mod(), program.mask(), program.bprop()}) {
-    if (root) roots.push_back(root);
-  }
-  if (roots.empty()) return;
-  const ir::Order order = ir::operands_first(roots);
-  std::vector<bool> exact(order.nodes.size()), summed(order.nodes.size());
-  for (std::size_t i = order.nodes.size(); i-- > 0;) {  // users before operands
-    const ir::Node& node = *order.nodes[i];
-    const bool passes_on = node.type() == ir::Type::F32 && exact[i];
-    for (std::size_t a = 0; a < node.args().size(); ++a) {
-      const ir::Node& arg = *node.args()[a];
-      if (arg.type() != ir::Type::F32) continue;
-      const std::size_t place = order.number.find(&arg);
-      if (decides(node) || passes_on) exact[place] = true;
-      if (is_sum(node.op()) && passes_on) summed[place] = true;
-    }
-  }
+  const ir::Order order = ir::operands_first(program.formulas());
+  const std::vector<bool> exact = ir::find_exact(order);
+  std::unordered_set<const ir::Node*> summed;
   for (std::size_t i = 0; i < order.nodes.size(); ++i) {
     if (!exact[i]) continue;
     nodes_.insert(order.nodes[i]);
-    if (inexact_.empty()) inexact_ = what_is_inexact(*order.nodes[i], summed[i]);
+    if (!is_sum(order.nodes[i]->op())) continue;
+    for (const Expr& term : order.nodes[i]->args()) summed.insert(term.get());
+  }
+  for (const ir::Node* node : order.nodes) {
+    if (nodes_.contains(node) && inexact_.empty()) {
+      inexact_ = what_is_inexact(*node, summed.contains(node));
+    }
   }
 }
 

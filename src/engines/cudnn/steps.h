@@ -48,6 +48,7 @@ class GraphSteps {
   Ref number(float value);
   Ref whole(std::int32_t value);
   Ref as_float(Ref ref);
+  Ref tensor(const GraphTensor& tensor);  // the one of this role, slot and view, added if it is new
   Ref full(Ref ref, bool as_real = false);  // in the shape of the score
   Type type_of(const Ref& ref) const;
 

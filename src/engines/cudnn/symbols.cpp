@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "cuda/driver.h"
 #include "cuda/libraries.h"
-#include "engines/cudnn/graph.h"
 
 namespace {
 
@@ -184,26 +183,3 @@ UNUSED_NVRTC(nvrtcGetProgramLog, (nvrtcProgram, char*))
 UNUSED_NVRTC(nvrtcGetProgramLogSize, (nvrtcProgram, std::size_t*))
 
 }  // extern "C"
-
-namespace fovea::cudnn {
-namespace {
-
-void check_cudnn(cudnnStatus_t status, const char* call) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  throw DeviceError(std::string("cuDNN: ") + call + " gives " + cudnnGetErrorString(status));
-}
-
-}  // namespace
-
-void* create_handle() {
-  cudnnHandle_t handle = nullptr;
-  check_cudnn(cudnnCreate(&handle), "cudnnCreate");
-  return handle;
-}
-
-void set_stream(void* handle, void* stream) {
-  check_cudnn(cudnnSetStream(static_cast<cudnnHandle_t>(handle), static_cast<cudaStream_t>(stream)),
-              "cudnnSetStream");
-}
-
-}  // namespace fovea::cudnn

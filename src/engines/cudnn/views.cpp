@@ -143,9 +143,8 @@ Ref CapturedViews::load(const Expr& e) {
                 : decl.dtype == DType::BF16 ? Type::BF16
                 : decl.dtype == DType::I32  ? Type::I32
                                             : Type::F32;
-  spec_.tensors.push_back(tensor);
   lowered_.views.push_back(view);
-  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  const Ref ref = GraphSteps::tensor(tensor);
   loads_.emplace(e.get(), ref);
   kept_.push_back(e);
   return ref;
@@ -170,9 +169,8 @@ Ref CapturedViews::table(const Expr& e) {
   tensor.slot = static_cast<std::uint32_t>(lowered_.tables.size());
   tensor.dim = {1, problem_.sizes.h, 1, 1};
   tensor.stride = {problem_.sizes.h, 1, 1, 1};
-  spec_.tensors.push_back(tensor);
   lowered_.tables.push_back(std::move(table));
-  const Ref ref{Ref::Kind::Tensor, static_cast<std::uint32_t>(spec_.tensors.size() - 1)};
+  const Ref ref = GraphSteps::tensor(tensor);
   tables_.emplace(e.get(), ref);
   kept_.push_back(e);
   return ref;
@@ -217,12 +215,8 @@ bool CapturedViews::add_bias(const Expr& load) {
 }
 
 int CapturedViews::count_loads(const ir::Program& program, std::uint32_t slot) {
-  std::vector<Expr> roots;
-  for (const Expr& root : {program.mod(), program.mask(), program.bprop()}) {
-    if (root) roots.push_back(root);
-  }
   int count = 0;
-  for (const ir::Node* node : ir::operands_first(roots).nodes) {
+  for (const ir::Node* node : ir::operands_first(program.formulas()).nodes) {
     count += info(node->op()).form == ir::Form::Load && node->slot() == slot ? 1 : 0;
   }
   return count;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "attention/problem_text.h"
 #include "engines/cudnn/judge.h"
@@ -15,6 +16,12 @@
 
 namespace fovea::cudnn {
 namespace {
+
+// Of a line with both directions, its backward.
+Baked baked_of(const std::string& words) {
+  const auto parsed = parse_problem_line("dtype=bf16 d=64 " + words);
+  return bake(parsed.backward ? *parsed.backward : *parsed.forward).baked;
+}
 
 struct Position {
   float score, grad;
@@ -155,10 +162,8 @@ struct Refusal {
 };
 class Refuse : public testing::TestWithParam<Refusal> {};
 TEST_P(Refuse, WithItsReason) {
-  const auto parsed =
-      parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + std::string(GetParam().words));
-  const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
-  const Lowered lowered = lower(bake(problem).baked.problem, 2);
+  const Lowered lowered =
+      lower(baked_of("b=2 h=4 sq=48 " + std::string(GetParam().words)).problem, 2);
   ASSERT_FALSE(lowered.reasons.empty());
   EXPECT_EQ(lowered.reasons.front().code, GetParam().code);
   EXPECT_FALSE(lowered.reasons.front().advice.empty());
@@ -210,14 +215,26 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Batches, ArePowersOfTwo) {
   const auto of = [](const std::string& words) {
-    const auto parsed = parse_problem_line("h=2 sq=48 d=64 dtype=bf16 " + words);
-    return batches(bake(parsed.backward ? *parsed.backward : *parsed.forward).baked.problem);
+    return batches(baked_of("h=2 sq=48 " + words).problem);
   };
   EXPECT_EQ(of("b=8"), (std::vector<std::int64_t>{8}));
   EXPECT_EQ(of("b=13"), (std::vector<std::int64_t>{8, 4, 1}));
   // Sums over the batch are made in one go.
   EXPECT_EQ(of("b=13 sink=1 grads=q,sink direction=backward"), (std::vector<std::int64_t>{13}));
   EXPECT_EQ(of("b=5 dropout=0.1 rng=engine"), (std::vector<std::int64_t>{5}));
+}
+
+TEST(Lower, EveryTensorHasAUidOfItsOwn) {
+  std::string sum = "score";
+  for (int i = 0; i < 25; ++i) {
+    sum += " + t[" + std::to_string(i) + "] * u[" + std::to_string(i) + "]";
+  }
+  const std::string line = "h=2 sq=48 mod=\"" + sum + "\" tensor=t:f32[25] tensor=u:f32[25]";
+  const Lowered lowered = lower(baked_of(line).problem, 1);
+  ASSERT_TRUE(lowered.reasons.empty()) << describe(lowered.reasons.front());
+  std::set<std::int64_t> uids;
+  for (const GraphTensor& tensor : lowered.spec.tensors) uids.insert(tensor.uid());
+  EXPECT_EQ(uids.size(), lowered.spec.tensors.size());
 }
 
 // Scoped by version and architecture.
@@ -235,9 +252,7 @@ TEST(KnownBad, IsScoped) {
 
 TEST(KnownBad, WhatIsAvoidedFollowsTheTable) {
   const auto graph = [](const std::string& words, const Workarounds& avoid) {
-    const auto parsed = parse_problem_line("b=2 h=4 sq=48 d=64 dtype=bf16 " + words);
-    const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
-    return lower(bake(problem).baked.problem, 2, avoid);
+    return lower(baked_of("b=2 h=4 sq=48 " + words).problem, 2, avoid);
   };
   const Workarounds nothing{false, false, false, false, false};
   const std::string narrow = "mod=\"score + t[b]\" tensor=t:f32[B]";
@@ -254,9 +269,7 @@ TEST(KnownBad, WhatIsAvoidedFollowsTheTable) {
 }
 
 TEST(Bake, ValuesAreNotBaked) {
-  const auto baked = [](const std::string& words) {
-    return bake(*parse_problem_line("b=2 h=2 sq=48 d=64 dtype=bf16 " + words).forward).baked;
-  };
+  const auto baked = [](const std::string& words) { return baked_of("b=2 h=2 sq=48 " + words); };
   EXPECT_EQ(baked("mod=softcap(20) scale=0.1"), baked("mod=softcap(50) scale=0.7"));
   EXPECT_EQ(baked("mask=causal q_offset=5"), baked("mask=causal q_offset=900"));
   EXPECT_NE(baked("mask=causal q_offset=5"), baked("mask=causal"));
@@ -266,10 +279,7 @@ TEST(Bake, ValuesAreNotBaked) {
 }
 
 Lowered lowered(const std::string& words, int sq = 48) {
-  const auto parsed =
-      parse_problem_line("b=2 h=4 d=64 dtype=bf16 sq=" + std::to_string(sq) + " " + words);
-  const Problem& problem = parsed.backward ? *parsed.backward : *parsed.forward;
-  return lower(bake(problem).baked.problem, 2);
+  return lower(baked_of("b=2 h=4 sq=" + std::to_string(sq) + " " + words).problem, 2);
 }
 
 TEST(DeviceValues, AreInputsOfTheGraph) {
