@@ -60,10 +60,7 @@ const Node* only_product(const ir::Order& order) {
 
 Expr without(const Expr& root, const Node* product) {
   return ir::rebuild(root, [&](const Node& node, std::span<const Expr> args) {
-    if (&node == product) return ir::leaf(Op::Score);
-    if (info(node.op()).form == ir::Form::Load) return ir::load(node.type(), node.slot(), args);
-    if (info(node.op()).form == ir::Form::Scalar) return ir::scalar(node.type(), node.slot());
-    return ir::make(node.op(), args);
+    return &node == product ? ir::leaf(Op::Score) : ir::remake(node, args);
   });
 }
 

@@ -179,9 +179,7 @@ std::vector<Expr> with_reciprocals(std::span<const Expr> roots) {
     const bool once = node.op() == Op::DivF && !exact[order.number.find(&node)] &&
                       ir::stage_of(node.depends()) != ir::stage_of(node.arg(1)->depends());
     if (once) return args[0] * (ir::constant(1.0f) / args[1]);
-    if (info(node.op()).form == ir::Form::Load) return ir::load(node.type(), node.slot(), args);
-    if (info(node.op()).form == ir::Form::Scalar) return ir::scalar(node.type(), node.slot());
-    return ir::make(node.op(), args);
+    return ir::remake(node, args);
   };
   std::vector<Expr> out;
   for (const Expr& root : roots) out.push_back(ir::rebuild(root, rule));
