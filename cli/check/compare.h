@@ -10,9 +10,10 @@
 namespace fovea::cli {
 
 // How far the outputs of an attention move when its intermediate numbers are rounded as every
-// engine rounds them: scores to f32, o and lse to their types before a backward reads them. If
-// terms cancel (a gradient that is zero by symmetry, a sum over a million scores), this is more
-// than any limit relative to the result, and no engine can do better.
+// engine rounds them: scores to f32, probabilities to the type of the inputs, o and lse to their
+// types before a backward reads them. If terms cancel (a gradient that is zero by symmetry, a sum
+// over a million scores), this is more than any limit relative to the result, and no engine can do
+// better.
 struct Rounding {
   double norm = 0;  // of the difference
   double most = 0;  // of one element
