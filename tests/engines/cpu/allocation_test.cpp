@@ -3,7 +3,6 @@
 // threads.
 #include <gtest/gtest.h>
 
-
 #include "attention/pool.h"
 #include "engines/cpu/engine.h"
 #include "tests/attention/bound_call.h"

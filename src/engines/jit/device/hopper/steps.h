@@ -19,7 +19,7 @@ struct ForwardStep {
   static constexpr int masked = (part << most_mask_parts) - cut;  // any of these
   static constexpr int unseen = part << most_mask_parts;  // no row of this warpgroup sees the keys
   static constexpr int q_shift = 8;
-  static constexpr int cells = 1 << 9;  // the cells of a captured tensor come with the keys
+  static constexpr int cells = 1 << 9;          // the cells of a captured tensor come with the keys
   static constexpr int after_unseen = 1 << 10;  // this warpgroup left out the step before
   static constexpr int place_shift = 12;
   static constexpr int view_shift = 16;  // four bits for each warpgroup: see TileViews
@@ -48,8 +48,9 @@ FOVEA_DEVICE ForwardStep load_step(Shared at) {
           static_cast<int>(words.w)};
 }
 
-// What the rows of each warpgroup see of a tile of keys: four bits for each, of which the first ones
-// are those parts of the mask that hide some of it, and the last one says that they see nothing.
+// What the rows of each warpgroup see of a tile of keys: four bits for each, of which the first
+// ones are those parts of the mask that hide some of it, and the last one says that they see
+// nothing.
 struct TileViews {
   static constexpr unsigned nothing = 1u << most_mask_parts;
 };
