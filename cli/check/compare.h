@@ -10,10 +10,9 @@
 namespace fovea::cli {
 
 // How far the outputs of an attention move when its intermediate numbers are rounded as every
-// engine rounds them: scores to f32, probabilities to the type of the inputs, o and lse to their
-// types before a backward reads them. If terms cancel (a gradient that is zero by symmetry, a sum
-// over a million scores), this is more than any limit relative to the result, and no engine can do
-// better.
+// engine rounds them: scores to f32, o and lse to their types before a backward reads them. If
+// terms cancel (a gradient that is zero by symmetry, a sum over a million scores), this is more
+// than any limit relative to the result, and no engine can do better.
 struct Rounding {
   double norm = 0;  // of the difference
   double most = 0;  // of one element
@@ -32,9 +31,10 @@ struct Comparison {
 double error_limit(const std::string& inputs, const std::string& output, bool gradient);
 
 // Infinities and NaN must lie where the reference has them; a reference of norm zero must be met
-// exactly. An error of size `rounding` is allowed on top of the limit.
+// exactly. An error of size `rounding` is allowed on top of the limit, or of what rounding
+// probabilities to 16 bits does, if that is more.
 Comparison compare(const NamedArray& got, const Array& reference, double limit,
-                   const Rounding& rounding = {});
+                   const Rounding& rounding = {}, const Rounding& of_p = {});
 
 // Every array of `got` with the one of the same name. One that is beyond its limit is judged again
 // with what rounding alone does to it.
