@@ -142,8 +142,11 @@ void CallMemory::set_workspace(std::size_t bytes) {
   workspace_ = Placed(Placement::dense("u8", {static_cast<std::int64_t>(bytes)}));
   // Not NaN, which some code leaves out: floats of 3.0, doubles next to 0, integers beyond any
   // tensor.
-  auto* const byte = static_cast<unsigned char*>(workspace_.data());
-  for (std::size_t i = 0; i < bytes; ++i) byte[i] = i % 8 < 4 ? 0x40 : 0x01;
+  constexpr std::uint64_t pattern = 0x0101010140404040;
+  auto* const first = static_cast<unsigned char*>(workspace_.data());
+  for (std::size_t i = 0; i < bytes; i += sizeof pattern) {
+    std::memcpy(first + i, &pattern, std::min(sizeof pattern, bytes - i));
+  }
   if (gpu_ != nullptr) workspace_.put_on(*gpu_);
   bindings_.workspace = workspace_.data();
   bindings_.workspace_bytes = bytes;

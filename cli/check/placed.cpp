@@ -72,8 +72,8 @@ void Placed::send() {
 }
 
 void Placed::replace(const Array& values) {
-  each_element([&](std::size_t i, std::size_t at) {
-    std::memcpy(bytes_.data() + at, values.bytes.data() + i * element_, element_);
+  each_run([&](const Run& run) {
+    std::memcpy(bytes_.data() + run.at, values.bytes.data() + run.dense, run.bytes);
   });
   before_ = bytes_;
   send();
@@ -84,20 +84,26 @@ void Placed::fetch() {
 }
 
 template <class Visit>
-void Placed::each_element(Visit visit) const {
-  const std::size_t rank = placement_.extents.size();
-  std::int64_t count = 1;
-  for (const std::int64_t extent : placement_.extents) count *= extent;
+void Placed::each_run(Visit visit) const {
+  const auto& [dtype, extents, strides] = placement_;
+  std::size_t rank = extents.size();  // of the dimensions that are not part of a run
+  std::int64_t length = 1;
+  while (rank > 0 && (extents[rank - 1] == 1 || strides[rank - 1] == length)) {
+    length *= extents[--rank];
+  }
+  const std::size_t bytes = static_cast<std::size_t>(length) * element_;
+  std::int64_t count = bytes == 0 ? 0 : 1;
+  for (std::size_t d = 0; d < rank; ++d) count *= extents[d];
   std::vector<std::int64_t> index(rank);
   std::int64_t offset = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    visit(static_cast<std::size_t>(i),
-          static_cast<std::size_t>(static_cast<std::int64_t>(start_) +
-                                   offset * static_cast<std::int64_t>(element_)));
+    visit(Run{static_cast<std::size_t>(i) * bytes,
+              start_ + static_cast<std::size_t>(offset * static_cast<std::int64_t>(element_)),
+              bytes});
     for (std::size_t d = rank; d-- > 0;) {  // the next index, last dimension fastest
-      offset += placement_.strides[d];
-      if (++index[d] < placement_.extents[d]) break;
-      offset -= placement_.strides[d] * placement_.extents[d];
+      offset += strides[d];
+      if (++index[d] < extents[d]) break;
+      offset -= strides[d] * extents[d];
       index[d] = 0;
     }
   }
@@ -105,34 +111,34 @@ void Placed::each_element(Visit visit) const {
 
 Array Placed::take() const {
   Array array = zeros(placement_.dtype, placement_.extents);
-  each_element([&](std::size_t i, std::size_t at) {
-    std::memcpy(array.bytes.data() + i * element_, bytes_.data() + at, element_);
+  each_run([&](const Run& run) {
+    std::memcpy(array.bytes.data() + run.dense, bytes_.data() + run.at, run.bytes);
   });
   return array;
 }
 
 void Placed::poison() {
-  each_element([&](std::size_t, std::size_t at) {
-    std::fill_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at), element_, poison_byte);
-  });
+  each_run([&](const Run& run) { std::memset(bytes_.data() + run.at, poison_byte, run.bytes); });
 }
 
 bool Placed::surroundings_untouched() const {
   std::vector<unsigned char> rest = bytes_;
-  each_element([&](std::size_t, std::size_t at) {
-    std::fill_n(rest.begin() + static_cast<std::ptrdiff_t>(at), element_, poison_byte);
-  });
-  return std::ranges::all_of(rest, [](unsigned char byte) { return byte == poison_byte; });
+  each_run([&](const Run& run) { std::memset(rest.data() + run.at, poison_byte, run.bytes); });
+  // If the first byte is poison, and each equals the one behind it, all are.
+  return rest.empty() || (rest[0] == poison_byte &&
+                          std::memcmp(rest.data(), rest.data() + 1, rest.size() - 1) == 0);
 }
 
 bool Placed::bytes_untouched() const { return bytes_ == before_; }
 
 bool Placed::has_unwritten_element() const {
+  constexpr unsigned char poison[] = {poison_byte, poison_byte, poison_byte, poison_byte,
+                                      poison_byte, poison_byte, poison_byte, poison_byte};
   bool found = false;
-  each_element([&](std::size_t, std::size_t at) {
-    const auto first = bytes_.begin() + static_cast<std::ptrdiff_t>(at);
-    found = found || std::all_of(first, first + static_cast<std::ptrdiff_t>(element_),
-                                 [](unsigned char byte) { return byte == poison_byte; });
+  each_run([&](const Run& run) {
+    for (std::size_t i = 0; i < run.bytes && !found; i += element_) {
+      found = std::memcmp(bytes_.data() + run.at + i, poison, element_) == 0;
+    }
   });
   return found;
 }

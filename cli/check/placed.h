@@ -66,8 +66,12 @@ class Placed {
   bool has_unwritten_element() const;  // the poison is still there
 
  private:
+  // Elements that lie one behind the other, here and in an array that is dense.
+  struct Run {
+    std::size_t dense = 0, at = 0, bytes = 0;  // where it begins in that array and in bytes_
+  };
   template <class Visit>
-  void each_element(Visit visit) const;  // visit(dense index, byte position)
+  void each_run(Visit visit) const;  // visit(const Run&)
 
   Placement placement_;
   std::vector<unsigned char> bytes_, before_;
