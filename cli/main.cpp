@@ -1,6 +1,6 @@
-// The command-line program. Exit 0: done. 1: done, and the result is bad, or a device failed. 2: a
-// mistake of the user, with a line that says what is wrong and, if a word was misspelt, the
-// nearest right one.
+// The command-line program. Exit status 0: done. 1: done, but the result is bad, or a device
+// failed. 2: a mistake of the user, with a line that says what is wrong and, if a word was
+// misspelt, suggests the nearest one.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>

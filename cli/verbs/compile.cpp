@@ -1,6 +1,6 @@
-// `fovea compile`: plans of problem lines, written ahead into a bundle, for a GPU that need not be
-// here. Each line is compiled in one of several processes into a file of its own; at the end these
-// are put together in the order of the lines, so that the same lines give the same bundle.
+// `fovea compile`: plans of problem lines, compiled ahead into a bundle, for a GPU that need not be
+// here. Each line is compiled in one of several processes into its own file; at the end these are
+// put together in the order of the lines, so that the same lines give the same bundle.
 #include <unistd.h>
 
 #include <poll.h>

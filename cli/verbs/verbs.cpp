@@ -1,5 +1,5 @@
-// What every verb takes from the command line, then the verbs that only print what the library
-// says: diff, doctor, explain, cache. The others have a file each.
+// What all verbs take from the command line, and the verbs that only print what the library says:
+// diff, doctor, explain, cache. The others have a file each.
 #include "cli/verbs/verbs.h"
 
 #include <CLI/CLI.hpp>
