@@ -1,5 +1,5 @@
-"""From what a caller gives as modifiers (texts, Programs, callbacks) to formula texts with the host arrays and numbers
-that they capture."""
+"""From modifiers as callers pass them (texts, Programs, callbacks) to formula texts with the host arrays and numbers that they
+capture."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The options that a front end only hands on to the library, listed once: fovea.attention, fovea.torch.attention and
-fovea.jax.attention take them as **options. A new one is a row of Options with its words in the docstring, if the library has
-a field of that name (include/fovea/fields.def); signatures, help texts, keys of caches and problem lines follow from that."""
+"""The options that a front end only passes on to the library, listed once: fovea.attention, fovea.torch.attention and
+fovea.jax.attention take them as **options. If the library has a field of that name (include/fovea/fields.def), a new option
+is one row of Options with its words in the docstring; signatures, help texts, cache keys and problem lines follow from that."""
 
 import difflib
 import functools

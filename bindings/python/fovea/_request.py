@@ -1,6 +1,5 @@
-"""The rules of a request, shared by every front end: layouts and their axes, sizes that must fit each other, windows and
-masks, numbers and names, and the exceptions if one is broken. NumPy, fovea.torch and fovea.jax bring shapes,
-arrays and tracing; nothing here knows any of their types.
+"""The rules of a request, shared by every front end: layouts and their axes, sizes that must match, windows and masks, numbers
+and names, and the exceptions for broken rules. NumPy, fovea.torch and fovea.jax pass shapes; nothing here knows their types.
 
 Errors name the argument, its value and the rule: `window_size=(1.5, 0): must be ...`, `k: 3 sequences; must be 2 ...`."""
 

@@ -1,4 +1,4 @@
-"""Pictures of programs, drawn by matplotlib and looking as those of `fovea show`."""
+"""Pictures of programs, drawn by matplotlib in the style of `fovea show`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Context parallelism: one sequence over many devices, inside jax.shard_map.
 
-Each device holds a part of the queries and of the keys. `ring`: keys and values travel round the devices and each part's
-result is merged by its lse. `all_gather`: every device gets all keys first. Modifiers and masks see global positions,
-whichever order the sequence is dealt out in."""
+Each device has a part of the queries and of the keys. `ring`: keys and values travel round the devices, and the results of
+the parts are merged by lse. `all_gather`: every device gets all keys first. Modifiers and masks see global positions, in
+whatever order the sequence is distributed."""
 
 from __future__ import annotations
 

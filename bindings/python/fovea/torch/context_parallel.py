@@ -1,4 +1,4 @@
-"""fovea.torch.context_parallel: attention over a sequence that is cut over the ranks of a torch.distributed group."""
+"""fovea.torch.context_parallel: attention over a sequence that is split over the ranks of a torch.distributed group."""
 
 import dataclasses
 import re

@@ -1,5 +1,5 @@
-"""Block masks without blocks: a mask's formula tells which tiles are empty, so nothing of the size of the scores is made.
-torch's own BlockMask objects are read here, too."""
+"""Block masks without blocks: the formula of a mask says which tiles are empty, so nothing of the size of the scores is made.
+torch's own BlockMask objects are read here too."""
 
 import operator
 from typing import Callable, Optional, Tuple, Union

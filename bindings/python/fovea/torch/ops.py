@@ -1,5 +1,5 @@
-"""Attention as operators of torch.library, for what looks at a program instead of running it: torch.compile, export, fake
-tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
+"""Attention as operators of torch.library, for torch.compile, export, fake tensors, vmap and dispatch modes, which look at a
+program instead of running it. Plain eager calls take the shorter path of eager.py; both end in runtime.py."""
 
 import dataclasses
 

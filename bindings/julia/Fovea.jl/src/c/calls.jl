@@ -1,4 +1,4 @@
-# Calls of the C interface: what its structs are made of, statuses as exceptions, reports as strings.
+# Calls of the C interface: values for its structs, statuses as exceptions, reports as strings.
 
 const Handle = Ptr{Cvoid}
 
