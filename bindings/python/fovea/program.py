@@ -29,7 +29,7 @@ class Text(str):
 
 
 class Program:
-    """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
+    """Formulas with what they capture. Immutable; Programs of equal structure are equal, whatever names they use.
 
     `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name, dtype, extents) and
     (name, dtype, default or None)."""
@@ -52,11 +52,11 @@ class Program:
         return self.core.text()
 
     def texts(self, in_double: bool) -> tuple[str | None, ...]:
-        """(mod, mask, bprop); in double the literals are doubles, as f64 tensors have them."""
+        """(mod, mask, bprop); in double the literals are doubles, as with f64 tensors."""
         return self._in_double if in_double else (self.mod, self.mask, self.bprop)
 
     def derivative(self, by: str | None = None) -> Text:
-        """The derivative of `mod` by "score" or by a captured name; None: by all of them, for people."""
+        """The derivative of `mod` by "score" or by a captured name; None: all of them, as text for people."""
         return Text(self.core.derivative(by, indented=by is None))
 
     def check_bprop(self, seed: int = 1, points: int = 1000) -> tuple[float, str]:
@@ -77,8 +77,8 @@ class Program:
         scalars: Mapping[str, float] | None = None,
         tile: int | None = None,
     ) -> Picture:
-        """A picture of one head: what becomes of `score` at each query (down) and key (across), grey if it
-        is masked, and which tiles the mask leaves empty, full or mixed (None: about eight a side). matplotlib draws it:
+        """A picture of one head: the modified `score` at each query (down) and key (across), grey if it
+        is masked, and which tiles are empty, full or mixed under the mask (tile=None: about eight a side). matplotlib draws it:
         pip install 'fovea[plot]'."""
         from .picture import draw
 

@@ -135,10 +135,9 @@ def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
 
 @functools.cache
 def register() -> None:
-    """Gives XLA the handlers of Fovea's custom calls; cheap if it was done before.
+    """Registers the handlers of Fovea's custom calls with XLA; cheap if it was done before.
 
-    Every call of attention does so. A process that only runs programs which were exported or compiled elsewhere calls it
-    first."""
+    Every call of attention does this. A process that only runs programs exported or compiled elsewhere must call it first."""
     # XLA needs types before the handlers that use them. JAX keeps that order only if a backend has been
     # started: otherwise the start of the backend fails.
     jax.default_backend()

@@ -54,7 +54,7 @@ class ShardPlace:
 
 
 def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False) -> jax.Array:
-    """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
+    """Reorders a whole sequence so that contiguous shards of it are the parts of `parts` devices, or (inverse) back.
 
     "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts pieces."""
     one_of("order", order, ORDERS)
