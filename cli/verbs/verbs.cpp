@@ -228,22 +228,22 @@ void add_cache(CLI::App& program) {
   Verb verb(program, "cache", "List, verify or clear the plans kept on disk");
   const auto options = std::make_shared<CacheOptions>();
   verb.option("WHAT", options->what, "list, verify, clear or path").tell_default();
-  verb.flag("--json", options->json, "For programs: of list and verify");
+  verb.flag("--json", options->json, "Print list and verify as JSON");
   verb.footer(
-      "Engines that can write their plans down keep them in a folder of this user, so that the next\n"
-      "process starts in milliseconds. FOVEA_CACHE_DIR names another folder, or off;\n"
-      "FOVEA_CACHE_LIMIT bounds it (500M, 2G): what was not used for longest goes first.\n"
+      "Engines whose plans take long to compile keep them in a folder of this user, for later\n"
+      "processes. FOVEA_CACHE_DIR names another folder, or off; FOVEA_CACHE_LIMIT bounds its size\n"
+      "(500M, 2G): the least recently used plans are removed first.\n"
       "Examples:\n"
-      "  fovea cache                what is there, last used first\n"
-      "  fovea cache verify         read all of it; exit 1 if a file is damaged\n"
-      "  fovea cache clear          remove all of it: plans are built again when they are needed\n"
+      "  fovea cache                list the plans, last used first\n"
+      "  fovea cache verify         read all of them; exit 1 if a file is damaged\n"
+      "  fovea cache clear          remove all of them; they are built again when needed\n"
       "  du -sh $(fovea cache path)");
   verb.callback([options] { run_cache(*options); });
 }
 
 void add_diff(CLI::App& program) {
   Verb verb(program, "diff",
-            "Print the derivative of a score modifier by the score and by all it captures");
+            "Print the derivatives of a score modifier by the score and by all it captures");
   const auto line = std::make_shared<std::string>();
   verb.option("LINE", *line, "A formula, or a line: mod=\"...\" scalar=\"...\" tensor=\"...\"")
       .required();
@@ -252,7 +252,7 @@ void add_diff(CLI::App& program) {
       "  fovea diff 'tanh(score / 20) * 20'\n"
       "  fovea diff 'mod=\"softcap*tanh(score/softcap)\" scalar=\"softcap=30\"'\n"
       "  fovea diff 'mod=\"score + bias[h, q - k + 511]\" tensor=\"bias:f32[H,1023]\"'\n"
-      "With bprop=\"...\" (in score and grad) the hand-written derivative is checked against it.");
+      "A hand-written bprop=\"...\" (of score and grad) is compared with the derivative.");
   verb.callback([line] { run_diff(*line); });
 }
 
@@ -271,17 +271,17 @@ void add_explain(CLI::App& program) {
           "--device", options->device,
           "cpu, cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
       .tell_default();
-  verb.option("--engine", options->engine, "As if this engine had been asked for");
-  verb.flag("--json", options->json, "For programs");
+  verb.option("--engine", options->engine, "As if this engine were requested");
+  verb.flag("--json", options->json, "Print JSON");
   verb.flag("--prove", options->prove, "Build plans to prove support");
   verb.option("--ranks", options->ranks,
-              "Who computes and sends what if the sequence is cut over so many ranks");
+              "Instead: what each of this many ranks computes and sends, with the sequence split");
   verb.option("--strategy", options->strategy, "ring, all_gather, all_to_all or a2a+p2p")
       .tell_default();
-  verb.option("--order", options->order, "How tokens are dealt out: contiguous, zigzag or striped")
+  verb.option("--order", options->order, "How tokens are distributed: contiguous, zigzag or striped")
       .tell_default();
-  verb.option("--head-ranks", options->head_ranks, "a2a+p2p: ranks of one all-to-all");
-  verb.option("--rank", options->rank, "With --json: whose steps").tell_default();
+  verb.option("--head-ranks", options->head_ranks, "a2a+p2p: ranks per all-to-all");
+  verb.option("--rank", options->rank, "With --json: the rank whose steps to print").tell_default();
   verb.footer(
       "Examples:\n"
       "  fovea explain 'b=2 h=8 sq=1024 dtype=bf16 mask=causal direction=both'\n"
