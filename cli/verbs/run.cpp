@@ -184,10 +184,11 @@ struct Options {
 
 // Why this engine: what the planner says, or that it was named, with what the planner would say.
 std::string reason_for(const Workload& workload, const CallOptions& call) {
-  const auto [answer, text] = supported(*workload.forward, {"", call.device});
-  const std::string why = text.substr(0, text.find('\n'));
-  if (call.engine.empty()) return why;
-  return answer == FOVEA_NO ? "it was named; else " + why : "it was named";
+  const std::string text = explain(*workload.forward, {"", call.device});
+  const std::size_t row = text.find("\nengine ");  // "engine   cpu: cpu is the fastest ..."
+  const std::size_t start = text.find(": ", row) + 2;
+  const std::string why = text.substr(start, text.find('\n', start) - start);
+  return call.engine.empty() ? why : "it was named; otherwise " + why;
 }
 
 std::string differences_left_out(const Workload& workload, bool reference) {
@@ -259,7 +260,8 @@ void add_run(CLI::App& program) {
   Verb verb(program, "run",
             "Run a problem line, check it against the reference, write its tensors");
   const auto options = std::make_shared<Options>();
-  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
+  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\"; or a formula")
+      .required();
   verb.option("--engine", options->call.engine, "An engine by name; default: the fastest");
   verb.option("--device", options->call.device, "cpu, or a GPU: cuda:0").tell_default();
   verb.flag("--check", options->check,
@@ -282,7 +284,10 @@ void add_run(CLI::App& program) {
       "  fovea run 'b=1 h=4 sq=512 d=128 dtype=bf16 mod=softcap(20)' --device cuda:0 --check\n"
       "With --engine reference, --check also compares the backward with finite differences of the\n"
       "forward, in double precision.");
-  verb.callback([options] { run(*options); });
+  verb.callback([options] {
+    options->line = line_of(options->line);
+    run(*options);
+  });
 }
 
 namespace {

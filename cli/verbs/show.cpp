@@ -262,7 +262,7 @@ void run(const Options& options) {
 void add_show(CLI::App& program) {
   Verb verb(program, "show", "Draw a mask, or the modified scores as a heat map");
   const auto options = std::make_shared<Options>();
-  verb.option("LINE", options->line, "A line: mask=\"...\" mod=\"...\" sq=256 skv=256 ...")
+  verb.option("LINE", options->line, "A problem line: mask=\"...\" sq=256 ...; or a formula")
       .required();
   verb.option("-o,--output", options->output, "Write this file: .png, .svg or .pdf");
   verb.option("--tile", options->tile, "Tiles to classify: 64, 128x64, auto or none")

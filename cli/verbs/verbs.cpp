@@ -74,7 +74,12 @@ void Verb::footer(const std::string& text) { app_.footer(text); }
 void Verb::callback(const std::function<void()>& work) { app_.callback(work); }
 
 std::string line_of(const std::string& text) {
-  return starts_with_key(text) ? text : "mod=\"" + text + "\"";
+  if (starts_with_key(text)) return text;
+  const std::string mask = "mask=\"" + text + "\"";
+  fovea_program program = nullptr;
+  const bool is_mask = fovea_program_parse(mask.c_str(), &program) == FOVEA_OK;
+  fovea_program_destroy(program);
+  return is_mask ? mask : "mod=\"" + text + "\"";
 }
 
 namespace {
@@ -119,7 +124,7 @@ std::string explanation_of(const Problem& problem, const ExplainOptions& options
 
 // Who computes what on many ranks, with the line's own lengths and data.
 void explain_ranks(const ExplainOptions& options) {
-  const Workload work = make_values(options.line, 0);
+  const Workload work = make_values(line_of(options.line), 0);
   const auto tensors = bind_tensors(work.captured);
   const auto scalars = bind_scalars(work.captured);
   const auto data = [](const std::vector<std::int32_t>& x) {
@@ -144,7 +149,7 @@ void explain_ranks(const ExplainOptions& options) {
 
 void run_explain(const ExplainOptions& options) {
   if (options.ranks != 0) return explain_ranks(options);
-  const auto [problem, backward] = Problem::parse(options.line);
+  const auto [problem, backward] = Problem::parse(line_of(options.line));
   const std::string first = explanation_of(problem, options);
   if (!backward) {
     std::cout << first << "\n";
@@ -219,7 +224,8 @@ void run_cache(const CacheOptions& options) {
     return;
   }
   throw std::invalid_argument("unknown argument '" + options.what + "' of cache" +
-                              did_you_mean(options.what, "list verify clear path"));
+                              did_you_mean(options.what, "list verify clear path") +
+                              " (there are list, verify, clear and path)");
 }
 
 }  // namespace
@@ -245,8 +251,7 @@ void add_diff(CLI::App& program) {
   Verb verb(program, "diff",
             "Print the derivatives of a score modifier by the score and by all it captures");
   const auto line = std::make_shared<std::string>();
-  verb.option("LINE", *line, "A formula, or a line: mod=\"...\" scalar=\"...\" tensor=\"...\"")
-      .required();
+  verb.option("LINE", *line, "A problem line: mod=\"...\" scalar=\"...\"; or a formula").required();
   verb.footer(
       "Examples:\n"
       "  fovea diff 'tanh(score / 20) * 20'\n"
@@ -266,7 +271,8 @@ void add_explain(CLI::App& program) {
   Verb verb(program, "explain",
             "Say which engine would run a problem line, and why the others cannot");
   const auto options = std::make_shared<ExplainOptions>();
-  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
+  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\"; or a formula")
+      .required();
   verb.option(
           "--device", options->device,
           "cpu, cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
@@ -278,7 +284,8 @@ void add_explain(CLI::App& program) {
               "Instead: what each of this many ranks computes and sends, with the sequence split");
   verb.option("--strategy", options->strategy, "ring, all_gather, all_to_all or a2a+p2p")
       .tell_default();
-  verb.option("--order", options->order, "How tokens are distributed: contiguous, zigzag or striped")
+  verb.option("--order", options->order,
+              "How tokens are distributed: contiguous, zigzag or striped")
       .tell_default();
   verb.option("--head-ranks", options->head_ranks, "a2a+p2p: ranks per all-to-all");
   verb.option("--rank", options->rank, "With --json: the rank whose steps to print").tell_default();
