@@ -126,7 +126,7 @@ def read_modifiers(
 ) -> Modifier:
     """score_mod, mask_mod and score_mod_bprop as one Modifier. `sizes` are B, H, Sq and Skv by these names; `in_double`: q is
     f64."""
-    if modifiers == (None, None, None) and not tensors and not scalars:
+    if all(x is None for x in modifiers) and not tensors and not scalars:  # == would compare the elements of an array
         return Modifier()
     check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
     tensors, numbers = tensors or {}, {name: _number(name, value) for name, value in (scalars or {}).items()}

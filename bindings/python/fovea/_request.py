@@ -270,7 +270,8 @@ def by_arguments(text: str) -> str:
 
 
 def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
-    return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")
+    advice = "; capture an array by name, as in mask_mod='m[q, k]'" if hasattr(value, "shape") else ""
+    return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}{advice}")
 
 
 def one_is_a_callback() -> InvalidArgument:
