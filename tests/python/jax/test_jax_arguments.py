@@ -203,6 +203,10 @@ OTHER_MISTAKES = {
         lambda *a: fovea.jax.context_attention(*a, axis_name="s", order="random"),
         "order='random': must be one of contiguous, striped, zigzag",
     ),
+    "context outside of shard_map": (
+        lambda *a: fovea.jax.context_attention(*a, axis_name="s"),
+        "axis_name='s': is no axis here; call context_attention inside jax.shard_map",
+    ),
 }
 
 

@@ -48,7 +48,10 @@ def context_attention(
     options = filled(context_attention, options)
     _check_dropout(options["dropout_rate"], options["dropout_rng"], order)
     given, sink = GivenModifiers.of(options), options["sink"]
-    parts = jax.lax.axis_size(axis_name)
+    try:
+        parts = jax.lax.axis_size(axis_name)
+    except NameError:
+        raise InvalidArgument(f"axis_name={axis_name!r}: is no axis here; call context_attention inside jax.shard_map") from None
     own = jax.lax.axis_index(axis_name).astype(jnp.int32)
     position = LAYOUTS[layout][2]
     if strategy == "all_gather":
