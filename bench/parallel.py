@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Context parallelism: time and bytes on two processes, and a model of both for 8 to 1,024 GPUs.
 
-  python bench/parallel.py                      two processes of one thread on gloo, beside one process of two threads: a minute;
-                                                --write: into docs/results too
-  python bench/parallel.py --model              the model's table, from the plans of the library
-  python bench/parallel.py --picture FILE.png   the same as a picture (needs matplotlib)
+  ./dev python bench/parallel.py                      two processes with one thread each on gloo, beside one process with two
+                                                      threads: a minute
+  ./dev python bench/parallel.py --model              the table of the model, from the plans of the library
+  ./dev python bench/parallel.py --picture FILE.png   the same as a picture (needs matplotlib)
 """
 
 import argparse
@@ -246,13 +246,10 @@ def picture(path):
 
 
 def main():
-    head, _, tail = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--model", action="store_true")
-    parser.add_argument("--picture", metavar="FILE.png")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write docs/results/parallel_<machine>.md")
+    parser.add_argument("--model", action="store_true", help="print the model's table instead")
+    parser.add_argument("--picture", metavar="FILE.png", help="draw the model instead")
     arguments = parser.parse_args()
     if arguments.picture:
         picture(arguments.picture)
