@@ -140,20 +140,20 @@ def report(results, load) -> str:
 {torch.__version__} with gloo, {bench_report.compiler()}. Command: `./dev python bench/parallel.py --write`.
 
 [{B}, {H}, {S}, {D}] in f32, forward and backward, the best of {ROUNDS} rounds: ms of the slower process. One process has two threads, two
-processes have one each. Causal is dealt out as zigzag, the others contiguous; eight documents end where the sequence is cut; the
-window is 256 keys.
+processes have one each. Causal is distributed as zigzag, the others contiguously; eight documents end where the sequence is split;
+the window is 256 keys.
 
 {head(["one process", *STRATEGIES])}
 {chr(10).join(times)}
 
-MiB that the busier process sends, counted, and the same number as the plan's to the byte (the benchmark stops if it is not);
-behind it the steps in which the first process computes something, of all that there are:
+MiB that the busier process sends, counted (the benchmark stops if the plan has another number of bytes), and in how many of all
+steps the first process computes something:
 
 {head(STRATEGIES)}
 {chr(10).join(sent)}
 
-Steps that are masked are left out: documents send nothing. An all-to-all sends the same whatever is masked. With all_gather under a
-causal mask a rank's two pieces of queries are two calls over all gathered keys.
+Masked steps are skipped: documents send nothing. An all-to-all sends the same whatever is masked. With all_gather under a causal
+mask, a rank's two pieces of queries are two calls over all gathered keys.
 """
 
 
