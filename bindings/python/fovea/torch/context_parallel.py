@@ -66,7 +66,9 @@ def context_parallel(
     captured = with_whole_sizes(call, formulas.tensors, whole)
     how = (ranks.size, strategy, order, head_ranks or 0)
     plan = plan_of(call, whole, captured, how, ranks.rank, q.device)
-    asked = f"{how} {[tuple(x.shape) for x in whole]} {[tuple(x.shape) for x in captured]} {q.dtype} {call.key()}"
+    shapes, others = ([list(x.shape) for x in tensors] for tensors in (whole, captured))
+    split = f"{strategy}, order {order}, head_ranks {head_ranks}"
+    asked = f"{split}; whole q, k, v {shapes} {q.dtype}; captured {others}; formulas and options {call.key()}"
     ranks.agree(asked, wrong_rows(call, plan, q, k))
     job = Job(call, plan, ranks, gathers=strategy in ("all_gather", "all_to_all"))
     o, *others = ContextParallel.apply(job, q, k, v, sinks, *captured)
@@ -206,7 +208,9 @@ def shard_sequence(x, ranks, rank, *, order="contiguous", dim=2, cu_seqlens=None
 
 
 def unshard_sequence(parts, *, order="contiguous", dim=2, cu_seqlens=None):
-    """The whole tensor of all ranks' rows."""
+    """The whole tensor, from a list of the parts of all ranks: the inverse of shard_sequence."""
+    if isinstance(parts, torch.Tensor):
+        raise InvalidArgument("parts: a Tensor; must be a list with the part of every rank")
     rows = sum(x.shape[dim] for x in parts)
     places = [i for rank in range(len(parts)) for i in rows_of(rows, len(parts), rank, order, cu_seqlens)]
     whole = torch.cat(list(parts), dim)
