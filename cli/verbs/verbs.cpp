@@ -3,6 +3,7 @@
 #include "cli/verbs/verbs.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
 #include <fovea/handle.hpp>
 #include <iostream>
@@ -23,6 +24,7 @@ bool starts_with_key(const std::string& text) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
   };
   while (at < text.size() && is_name(text[at])) ++at;
+  at = std::min(text.find_first_not_of(' ', at), text.size());  // "sq = 64" is a mistake in a line
   return at < text.size() && text[at] == '=' && (at + 1 == text.size() || text[at + 1] != '=');
 }
 

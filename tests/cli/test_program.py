@@ -84,6 +84,9 @@ def test_mistakes_in_a_line(refused, verb, line, rule):
     "words, rule",
     [
         (("run",), "LINE"),
+        (("run", "b=1", "h=2", "sq=32"), "a line is one argument: 'b=1 h=2 sq=32'"),
+        (("run", "mask=q >= k"), "got '>='; a value with spaces needs quotes"),
+        (("run", "sq = 64"), "expected key=value, got 'sq'"),
         (("run", PAIR, "--engine", "refrence"), "did you mean 'reference'?"),
         (("run", PAIR, "--repeat", "0"), "--repeat"),
         (("run", PAIR, "--engine", "reference", "--device", "h200"), "H200"),
