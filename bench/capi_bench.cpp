@@ -1,5 +1,5 @@
-// What a caller of the C interface pays before an engine starts: a plan that is already cached, the
-// question whether a problem is supported, and the binding of a call.
+// What a caller of the C interface pays before a call: making a problem, asking whether it is
+// supported, and getting its plan. capi/ has the calls themselves.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -75,28 +75,5 @@ void problem_parse(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(fovea::Problem(line));
 }
 BENCHMARK(problem_parse)->Unit(benchmark::kMicrosecond);
-
-// A call without work (no rows): binding, validation and the way into the engine.
-void run_nothing(benchmark::State& state) {
-  const fovea::Plan plan(fovea::Problem(line), reference);
-  const fovea_sizes empty{0, 8, 8, 64, 64, 8, 8, 0, 0};
-  std::vector<float> data(8 * 129);
-  fovea_tensor_binding tensors[3] = {
-      {"temperature", {}, {}}, {"slopes", {}, {}}, {"table", {}, {}}};
-  for (fovea_tensor_binding& tensor : tensors) tensor.array.data = data.data();
-  std::size_t bytes = 0;
-  check(fovea_plan_workspace(plan.get(), &empty, &bytes));
-  void* const workspace = ::operator new(bytes + 64, std::align_val_t{64});
-  fovea_bindings bindings{};
-  bindings.struct_size = sizeof bindings;
-  bindings.sizes = &empty;
-  bindings.tensors = tensors;
-  bindings.tensor_count = 3;
-  bindings.workspace = workspace;
-  bindings.workspace_bytes = bytes;
-  for (auto _ : state) plan.run(bindings);
-  ::operator delete(workspace, std::align_val_t{64});
-}
-BENCHMARK(run_nothing)->Unit(benchmark::kNanosecond);
 
 }  // namespace

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The CPU benchmark once more, through fovea.torch: what a PyTorch user gets of the C interface's speed.
+"""The CPU benchmark through fovea.torch: how much of the C interface's speed a PyTorch user gets.
 
 Every row is timed three ways on the same tensors, in turn: torch's own (SDPA, or compiled flex_attention), Fovea through
-its C interface with a plan in hand, and Fovea through fovea.torch, where each call traces its modifier, finds its plan and
-allocates its outputs. The bar is the last column: within 5 % of the C interface at S = 1024.
+its C interface with a ready plan, and Fovea through fovea.torch, where each call traces its modifier, finds its plan and
+allocates its outputs. The bar is on the last column: within 5 % of the C interface at S = 1024.
 
   ./dev bench torch                     the table, about five minutes; writes docs/results/torch_api_<machine>.md
   ./dev bench torch --only 'f32 .*SDPA' --no-record
@@ -24,10 +24,7 @@ BAR = 0.05
 
 
 def parse_arguments():
-    head, _, tail = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="PATTERN", default="", help="rows whose name has this regular expression")
     parser.add_argument(
         "--threads", type=int, default=min(2, len(os.sched_getaffinity(0))), help="of each side (%(default)s)"

@@ -1,5 +1,5 @@
-// The costs that a call pays before any engine runs: reading a formula, differentiating it,
-// lowering it, and classifying tiles of a mask.
+// What a new formula costs before an engine runs: parsing, differentiating, lowering, and
+// classifying the tiles of a mask.
 #include <benchmark/benchmark.h>
 
 #include "bench/cases.h"
@@ -31,7 +31,7 @@ void print_canonical(benchmark::State& state) {
 }
 BENCHMARK(print_canonical)->Unit(benchmark::kMicrosecond);
 
-// The whole way of a new formula: text to the tapes of forward and backward.
+// All of it: from the text to the tapes of forward and backward.
 void parse_differentiate_and_tape(benchmark::State& state) {
   std::size_t nodes = 0;
   for (auto _ : state) {

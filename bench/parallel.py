@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Context parallelism: time and bytes on two processes, and a model of both for 8 to 1,024 GPUs.
 
-  python bench/parallel.py                      two processes of one thread on gloo, beside one process of two threads: a minute;
-                                                --write: into docs/results too
-  python bench/parallel.py --model              the model's table, from the plans of the library
-  python bench/parallel.py --picture FILE.png   the same as a picture (needs matplotlib)
+  ./dev python bench/parallel.py                      two processes with one thread each on gloo, beside one process with two
+                                                      threads: a minute
+  ./dev python bench/parallel.py --model              the table of the model, from the plans of the library
+  ./dev python bench/parallel.py --picture FILE.png   the same as a picture (needs matplotlib)
 """
 
 import argparse
@@ -140,20 +140,20 @@ def report(results, load) -> str:
 {torch.__version__} with gloo, {bench_report.compiler()}. Command: `./dev python bench/parallel.py --write`.
 
 [{B}, {H}, {S}, {D}] in f32, forward and backward, the best of {ROUNDS} rounds: ms of the slower process. One process has two threads, two
-processes have one each. Causal is dealt out as zigzag, the others contiguous; eight documents end where the sequence is cut; the
-window is 256 keys.
+processes have one each. Causal is distributed as zigzag, the others contiguously; eight documents end where the sequence is split;
+the window is 256 keys.
 
 {head(["one process", *STRATEGIES])}
 {chr(10).join(times)}
 
-MiB that the busier process sends, counted, and the same number as the plan's to the byte (the benchmark stops if it is not);
-behind it the steps in which the first process computes something, of all that there are:
+MiB that the busier process sends, counted (the benchmark stops if the plan has another number of bytes), and in how many of all
+steps the first process computes something:
 
 {head(STRATEGIES)}
 {chr(10).join(sent)}
 
-Steps that are masked are left out: documents send nothing. An all-to-all sends the same whatever is masked. With all_gather under a
-causal mask a rank's two pieces of queries are two calls over all gathered keys.
+Masked steps are skipped: documents send nothing. An all-to-all sends the same whatever is masked. With all_gather under a causal
+mask, a rank's two pieces of queries are two calls over all gathered keys.
 """
 
 
@@ -246,13 +246,10 @@ def picture(path):
 
 
 def main():
-    head, _, tail = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--model", action="store_true")
-    parser.add_argument("--picture", metavar="FILE.png")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write docs/results/parallel_<machine>.md")
+    parser.add_argument("--model", action="store_true", help="print the model's table instead")
+    parser.add_argument("--picture", metavar="FILE.png", help="draw the model instead")
     arguments = parser.parse_args()
     if arguments.picture:
         picture(arguments.picture)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The host's time of a cached eager call of fovea.torch.flex_attention: what a call costs before and beside the attention.
+"""The host's time of a cached eager call of fovea.torch.flex_attention: what a call costs besides the attention itself.
 
-Every row is one small problem, so that the device never holds the host up. Columns, in microseconds: a forward call; of it
-the library (the plan run again with the same pointers) and the rest, which is Python's (running the modifier on symbols,
+Every row is one small problem, so that the host never waits for the device. Columns, in microseconds: a forward call; its part
+in the library (the plan run again with the same pointers); the rest, which is Python's (running the modifier on symbols,
 finding the plan, allocating); a forward call that a backward will follow; the backward. The last row is a
-torch.autograd.Function that computes nothing: what torch itself takes of the last two columns. The bars are 60 us forward on a
-GPU, 25 us for a training forward and 45 us for its backward on a CPU.
+torch.autograd.Function that computes nothing, which is torch's own share of the last two columns. The bars are 60 us forward
+on a GPU, 25 us for a training forward and 45 us for its backward on a CPU.
 
-  python bench/torch_host.py                    CPU tensors
-  python bench/torch_host.py --device cuda
-  python bench/torch_host.py --only "alibi; softcap, causal" --profile
+  ./dev python bench/torch_host.py                    CPU tensors
+  ./dev python bench/torch_host.py --device cuda
+  ./dev python bench/torch_host.py --only "alibi; softcap, causal" --profile
 """
 
 import argparse
@@ -28,13 +28,10 @@ CALLS, ROUNDS = 10, 1000
 
 
 def parse_arguments():
-    head, _, tail = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda (%(default)s)")
-    parser.add_argument("--only", default="", help="rows, separated by semicolons")
-    parser.add_argument("--profile", action="store_true", help="cProfile of the forward calls")
+    parser.add_argument("--only", default="", help="names of rows, separated by semicolons")
+    parser.add_argument("--profile", action="store_true", help="profile the forward calls with cProfile")
     return parser.parse_args()
 
 
@@ -57,7 +54,7 @@ def rows(heads, length, device, dtype):
 
 
 def microseconds(function, device):
-    """The best round: what else the machine does is not counted. A round is short enough for a GPU's queue."""
+    """The best round, which other work on the machine disturbed least. A round is short enough for a GPU's queue."""
     calls = CALLS if device.type == "cpu" else 20
     times = []
     for _ in range(ROUNDS * CALLS // calls):
@@ -71,8 +68,8 @@ def microseconds(function, device):
 
 
 def library_alone(forward, device):
-    """What one such call hands to the library, as a function to time. All memory it names is held."""
-    call_cache.TABLE.clear()  # a call that was made ready need not come by here
+    """What one such call passes to the library, as a function to time. All memory that it names is held."""
+    call_cache.TABLE.clear()  # a call that is found there does not pass through launch()
     seen, launch = [], runtime.launch
     runtime.launch = lambda *arguments: seen.append(arguments) or launch(*arguments)
     try:

@@ -3,7 +3,7 @@
 dynamic and static caches, and a training step. Small models with random weights, on the CPU.
 
 Every row runs the implementations in turn, round after round, on the same tokens, on one thread, and takes the median of
-the processor's time of each: so other work on the machine counts little, and meets all of them alike. The bar: no row
+the processor time of each: other work on the machine then counts little, and affects all of them alike. The bar: no row
 slower than sdpa.
 
   ./dev python bench/transformers.py                    prints the table and writes docs/results/transformers_<machine>.md
@@ -43,7 +43,7 @@ PROMPT, NEW = 512, 16
 
 
 def model_of(name, attn_implementation):
-    """None if the implementation can't run the model: sdpa has no soft cap, BLOOM no sdpa."""
+    """None if the implementation cannot run the model: sdpa has no soft cap, BLOOM no sdpa."""
     family, options = MODELS[name]
     if family in WITHOUT_SDPA and attn_implementation == "sdpa":
         return None
@@ -116,10 +116,7 @@ def line(label, times):
 
 
 def parse_arguments():
-    head, _, tail = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="PATTERN", default="", help="rows whose name has this regular expression")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-record", action="store_true", help="print, write nothing")

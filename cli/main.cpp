@@ -1,6 +1,6 @@
-// The command-line program. Exit 0: done. 1: done, and the result is bad, or a device failed. 2: a
-// mistake of the user, with a line that says what is wrong and, if a word was misspelt, the
-// nearest right one.
+// The command-line program. Exit status 0: done. 1: done, but the result is bad, or a device
+// failed. 2: a mistake of the user, with a line that says what is wrong and, if a word was
+// misspelt, suggests the nearest one.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
@@ -54,6 +54,16 @@ std::string unknown_option(const CLI::App& program, const std::vector<std::strin
   return "";
 }
 
+// A line without quotes, which the shell took apart.
+std::string unquoted_line(const std::vector<std::string>& arguments) {
+  std::string line;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    if (!arguments[i].starts_with("-")) line += (line.empty() ? "" : " ") + arguments[i];
+  }
+  if (line.find('=') == std::string::npos) return "";
+  return "a line is one argument: '" + line + "'";
+}
+
 int run(const std::vector<std::string>& arguments) {
   CLI::App program("Fovea: attention whose scores you can modify.", "fovea");
   program.set_version_flag("--version", fovea_version());
@@ -80,6 +90,7 @@ int run(const std::vector<std::string>& arguments) {
     std::string text = unknown_verb(program, arguments.front());
     const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
     if (text.empty() && extra) text = unknown_option(program, arguments);
+    if (text.empty() && extra) text = unquoted_line(arguments);
     if (text.empty()) text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
     std::cerr << "fovea: " << text << " ('fovea --help' lists the verbs)\n";

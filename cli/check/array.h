@@ -1,5 +1,5 @@
-// A tensor in memory for the command line: made as test data (captured.h), or read from and written
-// to .npy.
+// A tensor in memory for the command line: generated as test data (captured.h), or read from and
+// written to .npy.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Runs a workload on an engine: outputs poisoned first, memory around every tensor watched, a
-// backward fed with its own forward's outputs.
+// Runs a workload on an engine: outputs are poisoned first, memory around every tensor is watched,
+// and a backward gets the outputs of its own forward.
 #pragma once
 
 #include <map>

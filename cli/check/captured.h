@@ -1,5 +1,5 @@
-// Data for what a program captures: arrays for its tensors, values for its scalars, both as the
-// bindings that the C interface takes, and the program with them bound.
+// Data for captured tensors and scalars: arrays and values, both as the bindings that the C
+// interface takes, and the program with them bound.
 #pragma once
 
 #include <fovea/fovea.h>

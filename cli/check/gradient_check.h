@@ -1,5 +1,5 @@
-// Finite differences: does the reference engine's backward give the derivative of its forward? Both
-// in double precision, on a sample of coordinates and along random directions of every input.
+// Finite differences: is the reference engine's backward the derivative of its forward? Both in
+// double precision, on a sample of coordinates and along random directions of every input.
 #pragma once
 
 #include <cstdint>

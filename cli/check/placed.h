@@ -1,6 +1,5 @@
-// A tensor where an engine will find it: at any strides, in memory that is NaN everywhere else,
-// with guards on both sides. What lies between and around its elements must be the same after a
-// call.
+// A tensor as an engine will find it: with any strides, in memory that is NaN everywhere else, with
+// guards on both sides. What lies between and around its elements must be unchanged after a call.
 #pragma once
 
 #include <cstddef>

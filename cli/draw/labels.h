@@ -1,5 +1,5 @@
-// What is written around a picture, by the figure and by the terminal alike: ticks along a sequence
-// and along a colour bar, and titles that are broken into lines.
+// The text around a picture, for the figure and the terminal alike: ticks along a sequence and
+// along a colour bar, and titles broken into lines.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What stands for figure.cpp and canvas.cpp in a program without Cairo.
+// Replaces figure.cpp and canvas.cpp in a program without Cairo.
 #include <stdexcept>
 
 #include "cli/draw/figure.h"

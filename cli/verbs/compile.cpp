@@ -1,6 +1,6 @@
-// `fovea compile`: plans of problem lines, written ahead into a bundle, for a GPU that need not be
-// here. Each line is compiled in one of several processes into a file of its own; at the end these
-// are put together in the order of the lines, so that the same lines give the same bundle.
+// `fovea compile`: plans of problem lines, compiled ahead into a bundle, for a GPU that need not be
+// here. Each line is compiled in one of several processes into its own file; at the end these are
+// put together in the order of the lines, so that the same lines give the same bundle.
 #include <unistd.h>
 
 #include <poll.h>
@@ -430,21 +430,21 @@ void run(Options options) {
 
 void add_compile(CLI::App& program) {
   Verb verb(program, "compile",
-            "Compile problem lines ahead, for a GPU that need not be here, into one file");
+            "Compile problem lines into a bundle, for a GPU that need not be here");
   const auto options = std::make_shared<Options>();
   verb.option("LINES", options->lines, "A file of problem lines; - is standard input").required();
   verb.option("--device", options->device,
               "cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
       .tell_default();
   verb.option("-o,--output", options->output, "The bundle to write: plans.fovea").required();
-  verb.option("--engine", options->engine, "This engine alone");
-  verb.option("--jobs", options->jobs, "Processes side by side; 0: one per core").tell_default();
+  verb.option("--engine", options->engine, "Compile only for this engine");
+  verb.option("--jobs", options->jobs, "Number of processes; 0: one per core").tell_default();
   verb.flag("--skip-unsupported", options->skip_unsupported,
-            "Exit 0 although no engine can compile some of the lines");
+            "Exit 0 even if no engine can compile some of the lines");
   verb.footer(
-      "A line is what 'fovea run' takes; empty lines and those that begin with # are passed over.\n"
-      "Lines that cannot be compiled are named with the reasons; the others are written, and the\n"
-      "exit status is 1. Programs use the file through FOVEA_BUNDLE or fovea_bundle_load.\n"
+      "A line is what 'fovea run' takes; empty lines and lines that begin with # are skipped. If a line\n"
+      "cannot be compiled, the reasons are printed, the other lines are written, and the exit status\n"
+      "is 1. Programs use the file through FOVEA_BUNDLE or fovea_bundle_load.\n"
       "Examples:\n"
       "  fovea compile lines.txt --device h200 -o plans.fovea\n"
       "  echo 'b=4 h=16 sq=4096 d=128 dtype=bf16 mask=causal' |\n"

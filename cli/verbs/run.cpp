@@ -184,17 +184,18 @@ struct Options {
 
 // Why this engine: what the planner says, or that it was named, with what the planner would say.
 std::string reason_for(const Workload& workload, const CallOptions& call) {
-  const auto [answer, text] = supported(*workload.forward, {"", call.device});
-  const std::string why = text.substr(0, text.find('\n'));
-  if (call.engine.empty()) return why;
-  return answer == FOVEA_NO ? "it was named; else " + why : "it was named";
+  const std::string text = explain(*workload.forward, {"", call.device});
+  const std::size_t row = text.find("\nengine ");  // "engine   cpu: cpu is the fastest ..."
+  const std::size_t start = text.find(": ", row) + 2;
+  const std::string why = text.substr(start, text.find('\n', start) - start);
+  return call.engine.empty() ? why : "it was named; otherwise " + why;
 }
 
 std::string differences_left_out(const Workload& workload, bool reference) {
   // The T5 bucket formula took 2.3 s for 2e5 on two busy cores: at worst some twenty seconds.
   constexpr double most = 2e6;
   if (!workload.backward) return "there is no backward";
-  if (!reference) return "they are of the reference engine; name it to see them";
+  if (!reference) return "they check the reference engine; see --engine reference";
   const double work = forward_work(workload);
   if (work <= most) return "";
   return number_text(work) + " multiplications a forward is more than " + number_text(most) +
@@ -259,30 +260,34 @@ void add_run(CLI::App& program) {
   Verb verb(program, "run",
             "Run a problem line, check it against the reference, write its tensors");
   const auto options = std::make_shared<Options>();
-  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
-  verb.option("--engine", options->call.engine, "The engine; without, the fastest that can");
-  verb.option("--device", options->call.device, "Where: cpu, or a GPU: cuda:0").tell_default();
+  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\"; or a formula")
+      .required();
+  verb.option("--engine", options->call.engine, "An engine by name; default: the fastest");
+  verb.option("--device", options->call.device, "cpu, or a GPU: cuda:0").tell_default();
   verb.flag("--check", options->check,
-            "Compare all outputs and gradients with the reference engine; exit 1 unless right");
-  verb.flag("--brief", options->brief, "Check, and print only a line for each question");
-  verb.option("--dump", options->dump, "Write every input, output and gradient as .npy here");
-  verb.option("--seed", options->seed, "Of the data; without, the line's seed or 1");
-  verb.option("--repeat", options->call.repeat, "Run so many times, tell the median")
+            "Compare all outputs and gradients with the reference engine; exit 1 if any is wrong");
+  verb.flag("--brief", options->brief, "Check, and print only a summary");
+  verb.option("--dump", options->dump, "Write every input, output and gradient here, as .npy");
+  verb.option("--seed", options->seed, "Seed of the data; default: the line's seed, or 1");
+  verb.option("--repeat", options->call.repeat, "Run this many times and print the median time")
       .between(1, 1000000)
       .tell_default();
   verb.flag("--poison-masked", options->data.poison_masked_kv,
-            "NaN and Inf in keys and values that the mask hides from every query");
+            "Put NaN and Inf into keys and values that the mask hides from every query");
   verb.flag("--spread-captured", options->data.spread_captured,
-            "Captured tensors with gaps between their elements");
+            "Put gaps between the elements of captured tensors");
   verb.footer(
       "Examples:\n"
       "  fovea run 'b=2 h=8 hkv=2 sq=64 d=32 mask=causal direction=both' --check\n"
       "  fovea run 'sq=64 mod=\"score + slopes[h]*(k-q)\" tensor=\"slopes:f32[H]\" h=4 "
       "direction=both grads=q,k,v,slopes' --dump out\n"
       "  fovea run 'b=1 h=4 sq=512 d=128 dtype=bf16 mod=softcap(20)' --device cuda:0 --check\n"
-      "The reference engine runs only when it is named: with --engine reference, --check also compares\n"
-      "the backward with finite differences of the forward, in double precision.");
-  verb.callback([options] { run(*options); });
+      "With --engine reference, --check also compares the backward with finite differences of the\n"
+      "forward, in double precision.");
+  verb.callback([options] {
+    options->line = line_of(options->line);
+    run(*options);
+  });
 }
 
 namespace {
@@ -341,13 +346,13 @@ void run_bench(const BenchOptions& options) {
 }  // namespace
 
 void add_bench(CLI::App& program) {
-  Verb verb(program, "bench", "Time a problem line, or each line of a file");
+  Verb verb(program, "bench", "Time a problem line, or every line of a file");
   const auto options = std::make_shared<BenchOptions>();
   options->call.seconds = 1;
   verb.option("LINE", options->line, "A problem line, or a file of them").required();
-  verb.option("--engine", options->call.engine, "The engine; without, the fastest that can");
-  verb.option("--device", options->call.device, "Where: cpu, or a GPU: cuda:0").tell_default();
-  verb.option("--seconds", options->call.seconds, "How long each direction is repeated")
+  verb.option("--engine", options->call.engine, "An engine by name; default: the fastest");
+  verb.option("--device", options->call.device, "cpu, or a GPU: cuda:0").tell_default();
+  verb.option("--seconds", options->call.seconds, "How long to repeat each direction")
       .between(0.0, 3600.0)
       .tell_default();
   verb.footer(

@@ -262,14 +262,15 @@ void run(const Options& options) {
 void add_show(CLI::App& program) {
   Verb verb(program, "show", "Draw a mask, or the modified scores as a heat map");
   const auto options = std::make_shared<Options>();
-  verb.option("LINE", options->line, "A line: mask=\"...\" mod=\"...\" sq=256 skv=256 ...")
+  verb.option("LINE", options->line, "A problem line: mask=\"...\" sq=256 ...; or a formula")
       .required();
   verb.option("-o,--output", options->output, "Write this file: .png, .svg or .pdf");
-  verb.option("--tile", options->tile, "Tile to classify: 64, 128x64, auto or none").tell_default();
+  verb.option("--tile", options->tile, "Tiles to classify: 64, 128x64, auto or none")
+      .tell_default();
   verb.option("--score", options->score, "Scores to modify: a number, waves or auto")
       .tell_default();
-  verb.option("--batch", options->batch, "Which batch entry b").not_negative();
-  verb.option("--head", options->head, "Which query head h").not_negative();
+  verb.option("--batch", options->batch, "The sequence b to draw").not_negative();
+  verb.option("--head", options->head, "The query head h to draw").not_negative();
   verb.option("--scale", options->scale, "Pixels per point of the picture")
       .between(0.5, 4.0)
       .tell_default();

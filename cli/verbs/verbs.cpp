@@ -1,8 +1,9 @@
-// What every verb takes from the command line, then the verbs that only print what the library
-// says: diff, doctor, explain, cache. The others have a file each.
+// What all verbs take from the command line, and the verbs that only print what the library says:
+// diff, doctor, explain, cache. The others have a file each.
 #include "cli/verbs/verbs.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
 #include <fovea/handle.hpp>
 #include <iostream>
@@ -23,6 +24,7 @@ bool starts_with_key(const std::string& text) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
   };
   while (at < text.size() && is_name(text[at])) ++at;
+  at = std::min(text.find_first_not_of(' ', at), text.size());  // "sq = 64" is a mistake in a line
   return at < text.size() && text[at] == '=' && (at + 1 == text.size() || text[at + 1] != '=');
 }
 
@@ -74,7 +76,12 @@ void Verb::footer(const std::string& text) { app_.footer(text); }
 void Verb::callback(const std::function<void()>& work) { app_.callback(work); }
 
 std::string line_of(const std::string& text) {
-  return starts_with_key(text) ? text : "mod=\"" + text + "\"";
+  if (starts_with_key(text)) return text;
+  const std::string mask = "mask=\"" + text + "\"";
+  fovea_program program = nullptr;
+  const bool is_mask = fovea_program_parse(mask.c_str(), &program) == FOVEA_OK;
+  fovea_program_destroy(program);
+  return is_mask ? mask : "mod=\"" + text + "\"";
 }
 
 namespace {
@@ -119,7 +126,7 @@ std::string explanation_of(const Problem& problem, const ExplainOptions& options
 
 // Who computes what on many ranks, with the line's own lengths and data.
 void explain_ranks(const ExplainOptions& options) {
-  const Workload work = make_values(options.line, 0);
+  const Workload work = make_values(line_of(options.line), 0);
   const auto tensors = bind_tensors(work.captured);
   const auto scalars = bind_scalars(work.captured);
   const auto data = [](const std::vector<std::int32_t>& x) {
@@ -144,7 +151,7 @@ void explain_ranks(const ExplainOptions& options) {
 
 void run_explain(const ExplainOptions& options) {
   if (options.ranks != 0) return explain_ranks(options);
-  const auto [problem, backward] = Problem::parse(options.line);
+  const auto [problem, backward] = Problem::parse(line_of(options.line));
   const std::string first = explanation_of(problem, options);
   if (!backward) {
     std::cout << first << "\n";
@@ -219,7 +226,8 @@ void run_cache(const CacheOptions& options) {
     return;
   }
   throw std::invalid_argument("unknown argument '" + options.what + "' of cache" +
-                              did_you_mean(options.what, "list verify clear path"));
+                              did_you_mean(options.what, "list verify clear path") +
+                              " (there are list, verify, clear and path)");
 }
 
 }  // namespace
@@ -228,31 +236,30 @@ void add_cache(CLI::App& program) {
   Verb verb(program, "cache", "List, verify or clear the plans kept on disk");
   const auto options = std::make_shared<CacheOptions>();
   verb.option("WHAT", options->what, "list, verify, clear or path").tell_default();
-  verb.flag("--json", options->json, "For programs: of list and verify");
+  verb.flag("--json", options->json, "Print list and verify as JSON");
   verb.footer(
-      "Engines that can write their plans down keep them in a folder of this user, so that the next\n"
-      "process starts in milliseconds. FOVEA_CACHE_DIR names another folder, or off;\n"
-      "FOVEA_CACHE_LIMIT bounds it (500M, 2G): what was not used for longest goes first.\n"
+      "Engines whose plans take long to compile keep them in a folder of this user, for later\n"
+      "processes. FOVEA_CACHE_DIR names another folder, or off; FOVEA_CACHE_LIMIT bounds its size\n"
+      "(500M, 2G): the least recently used plans are removed first.\n"
       "Examples:\n"
-      "  fovea cache                what is there, last used first\n"
-      "  fovea cache verify         read all of it; exit 1 if a file is damaged\n"
-      "  fovea cache clear          remove all of it: plans are built again when they are needed\n"
+      "  fovea cache                list the plans, last used first\n"
+      "  fovea cache verify         read all of them; exit 1 if a file is damaged\n"
+      "  fovea cache clear          remove all of them; they are built again when needed\n"
       "  du -sh $(fovea cache path)");
   verb.callback([options] { run_cache(*options); });
 }
 
 void add_diff(CLI::App& program) {
   Verb verb(program, "diff",
-            "Print the derivative of a score modifier by the score and by all it captures");
+            "Print the derivatives of a score modifier by the score and by all it captures");
   const auto line = std::make_shared<std::string>();
-  verb.option("LINE", *line, "A formula, or a line: mod=\"...\" scalar=\"...\" tensor=\"...\"")
-      .required();
+  verb.option("LINE", *line, "A problem line: mod=\"...\" scalar=\"...\"; or a formula").required();
   verb.footer(
       "Examples:\n"
       "  fovea diff 'tanh(score / 20) * 20'\n"
       "  fovea diff 'mod=\"softcap*tanh(score/softcap)\" scalar=\"softcap=30\"'\n"
       "  fovea diff 'mod=\"score + bias[h, q - k + 511]\" tensor=\"bias:f32[H,1023]\"'\n"
-      "With bprop=\"...\" (in score and grad) the hand-written derivative is checked against it.");
+      "A hand-written bprop=\"...\" (of score and grad) is compared with the derivative.");
   verb.callback([line] { run_diff(*line); });
 }
 
@@ -266,22 +273,24 @@ void add_explain(CLI::App& program) {
   Verb verb(program, "explain",
             "Say which engine would run a problem line, and why the others cannot");
   const auto options = std::make_shared<ExplainOptions>();
-  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\" ...").required();
+  verb.option("LINE", options->line, "A problem line: b=2 h=8 sq=256 mod=\"...\"; or a formula")
+      .required();
   verb.option(
           "--device", options->device,
           "cpu, cuda:0, a known GPU that need not be here (a100, h200, b200), or a JSON description")
       .tell_default();
-  verb.option("--engine", options->engine, "As if this engine had been asked for");
-  verb.flag("--json", options->json, "For programs");
+  verb.option("--engine", options->engine, "As if this engine were requested");
+  verb.flag("--json", options->json, "Print JSON");
   verb.flag("--prove", options->prove, "Build plans to prove support");
   verb.option("--ranks", options->ranks,
-              "Who computes and sends what if the sequence is cut over so many ranks");
+              "Instead: what each of this many ranks computes and sends, with the sequence split");
   verb.option("--strategy", options->strategy, "ring, all_gather, all_to_all or a2a+p2p")
       .tell_default();
-  verb.option("--order", options->order, "How tokens are dealt out: contiguous, zigzag or striped")
+  verb.option("--order", options->order,
+              "How tokens are distributed: contiguous, zigzag or striped")
       .tell_default();
-  verb.option("--head-ranks", options->head_ranks, "a2a+p2p: ranks of one all-to-all");
-  verb.option("--rank", options->rank, "With --json: whose steps").tell_default();
+  verb.option("--head-ranks", options->head_ranks, "a2a+p2p: ranks per all-to-all");
+  verb.option("--rank", options->rank, "With --json: the rank whose steps to print").tell_default();
   verb.footer(
       "Examples:\n"
       "  fovea explain 'b=2 h=8 sq=1024 dtype=bf16 mask=causal direction=both'\n"

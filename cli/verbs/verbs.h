@@ -41,7 +41,7 @@ class Verb {
   CLI::App& app_;
 };
 
-// The line, or a bare formula as the mod of one.
+// The line; or a bare formula as one: as its mask if it is one, else as its mod.
 std::string line_of(const std::string& line_or_formula);
 
 // Thrown if the work was done and its result is bad: the program exits with 1 and prints no more.

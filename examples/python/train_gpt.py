@@ -2,8 +2,8 @@
 """Trains a small GPT on the CPU, three times from the same seed, with the same attention written three ways:
 
   flex    fovea.torch.flex_attention with a Python modifier: a learned relative bias and a soft cap
-  te      fovea.torch.DotProductAttention with a callback of a graph, as Transformer Engine takes it
-  torch   PyTorch's own scaled_dot_product_attention with every score and the bias in memory
+  te      fovea.torch.DotProductAttention with a callback that builds a graph, as Transformer Engine takes it
+  torch   PyTorch's own operations, with every score and the bias in memory
 
 and shows that the losses fall, and that they are the same.   ./dev python examples/python/train_gpt.py
 """
@@ -55,7 +55,7 @@ class FlexAttention(torch.nn.Module):
 
 
 class SoftcapAndBias:
-    """A callback that keeps in its forward what its backward needs. Both are run on a graph, not on tensors."""
+    """A callback whose forward keeps what its backward needs. Both run on a graph, not on tensors."""
 
     def forward(self, graph, score, tensors):
         self.tanh = graph.tanh(graph.div(score, tensors["cap"]))
@@ -162,11 +162,11 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=Config.steps)
-    parser.add_argument("--kinds", default="flex,te,torch", help="which, separated by commas (%(default)s)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     arguments = parser.parse_args()
     config = Config(steps=arguments.steps)
     runs = {}
-    for kind in arguments.kinds.split(","):
+    for kind in arguments.kinds:
         start = time.perf_counter()
         runs[kind] = train(kind, config)
         print(

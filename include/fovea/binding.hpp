@@ -1,5 +1,5 @@
-// Captured things and their values in one call: fovea::value(slopes, data), fovea::value(softcap,
-// 25).
+// Values of captured tensors and scalars for one call: fovea::value(slopes, data),
+// fovea::value(softcap, 25).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Bindings: the pointers of one call, and the values that a plan did not bake. Checked against the
-// Problem by attention/validate before any plan sees them. With them, for engines on the host,
+// Problem by attention/validate before any plan sees them. Also says, for engines on the host,
 // which rows of the tensors belong to which sequence.
 #pragma once
 

@@ -1,6 +1,6 @@
 // How large tensors are: the eight over positions and features, and the captured ones, whose
-// declared extents name sizes of the problem. Also the strides of captured tensors, which engines
-// that bake them need to know before a call.
+// declared extents name sizes of the problem. Also the strides of captured tensors, for engines
+// that bake them and so must know them before a call.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// How much of the scores a mask keeps, as a share: for estimates of the time of a call, and to find
-// what need not be computed. ir/range judges tiles; mixed ones are halved. Takes microseconds.
+// What share of the scores a mask keeps, to estimate the time of a call and to find work that can
+// be skipped. ir/range judges tiles; mixed tiles are split in half and judged again. Takes
+// microseconds.
 #pragma once
 
 #include <optional>

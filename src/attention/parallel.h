@@ -1,5 +1,5 @@
-// Attention over many ranks: how tokens are dealt out, which rank computes which tiles in which
-// step, and what it needs from which rank for that. Only the plan is made here, the same on every
+// Attention over many ranks: how tokens are distributed, which rank computes which tiles in which
+// step, and what it needs for that from which rank. This only makes the plan, the same on every
 // rank; fovea.torch.context_parallel and fovea.jax's ring follow it.
 #pragma once
 

@@ -1,8 +1,8 @@
 // The threads of engines on the host: the Executor of calls that bring none. They are started at
-// the first call that has work for them, as many as the control group and FOVEA_NUM_THREADS allow,
-// but no more than the process has processors, and on those, whatever the caller is bound to. The
-// caller takes part. A forked child starts threads of its own, even if other threads were calling
-// at the fork, unless the fork came during the process's first call.
+// the first call that has work for them: as many as the control group and FOVEA_NUM_THREADS allow,
+// but at most one per processor of the process, on all of these even if the caller is bound to one.
+// The caller takes part. A forked child starts threads of its own, even if other threads were
+// calling at the fork, unless the fork came during the process's first call.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Errors about arguments: each names the argument, its value and the rule, in one form. With them,
-// numbers as text.
+// Errors about arguments: each names the argument, its value and the rule, in one form. Also prints
+// numbers for them.
 #pragma once
 
 #include <algorithm>

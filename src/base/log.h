@@ -1,6 +1,6 @@
-// The verbose log: one line per plan built and per call, each of which can be pasted into
-// `fovea run`. Silent unless FOVEA_VERBOSE is set (then standard error) or a program asked for the
-// lines. Not for errors: those are exceptions and statuses.
+// The verbose log: one line per plan built and per call, each as a `fovea run` command; that of a
+// call runs as it stands. Silent unless FOVEA_VERBOSE is set (then standard error) or a program
+// asked for the lines. Not for errors: those are exceptions and statuses.
 #pragma once
 
 #include <mutex>

@@ -37,7 +37,8 @@ class Splitter {
     word.position = at_;
     while (at_ < line_.size() && is_key_char(line_[at_])) word.key += line_[at_++];
     if (word.key.empty() || at_ == line_.size() || line_[at_] != '=') {
-      fail(word.position, "expected key=value, got '" + excerpt(word.position) + "'");
+      const std::string hint = word.position == 0 ? "" : "; a value with spaces needs quotes";
+      fail(word.position, "expected key=value, got '" + excerpt(word.position) + "'" + hint);
     }
     ++at_;
     word.value = at_ < line_.size() && line_[at_] == '"' ? quoted() : bare();

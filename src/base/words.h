@@ -1,5 +1,5 @@
-// The outer form of every line that Fovea reads: `key=value key="value with spaces" ...`.
-// With it: which known name a misspelt one was meant to be. Knows nothing of what keys mean.
+// The outer form of every line that Fovea reads: `key=value key="value with spaces" ...`. Also
+// finds the known name that a misspelt one was meant to be. Does not know what keys mean.
 #pragma once
 
 #include <optional>

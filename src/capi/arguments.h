@@ -1,4 +1,4 @@
-// The first look at what a C caller hands in: pointers, versioned structs, enumerations. What the
+// The first check of what a C caller passes: pointers, versioned structs, enumerations. What the
 // values mean is checked by attention/validate.
 #pragma once
 

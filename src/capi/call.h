@@ -1,5 +1,5 @@
-// One call as a C caller describes it, turned into Bindings: what is not said comes from the
-// problem. Lives on the caller's stack; small calls allocate nothing.
+// One call as a C caller describes it, turned into Bindings: what the caller leaves out comes from
+// the problem. Lives on the caller's stack; small calls allocate nothing.
 #pragma once
 
 #include <cstddef>

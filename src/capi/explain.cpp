@@ -1,5 +1,6 @@
 #include "capi/explain.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -241,15 +242,14 @@ void add_nvrtc(Sheet& sheet) {
 }
 
 void add_environment(Sheet& sheet) {
-  bool any = false;
+  constexpr std::size_t longest_name = 17;
   for (const EnvVariable& variable : environment_variables()) {
     const auto value = env_value(variable.variable);
-    if (!value) continue;
-    sheet.row(any ? "" : "environment",
-              std::string(variable.name) + "=" + *value + "  (" + variable.meaning + ")");
-    any = true;
+    std::string setting = variable.name + (value ? "=" + *value : "");
+    setting.resize(std::max(setting.size(), longest_name), ' ');
+    const bool first = &variable == environment_variables().data();
+    sheet.row(first ? "environment" : "", setting + "  " + variable.meaning);
   }
-  if (!any) sheet.row("environment", "no FOVEA_ variable is set");
 }
 
 }  // namespace

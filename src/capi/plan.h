@@ -1,6 +1,6 @@
-// Plans as calls use them, and those that a problem's handle was asked for last: a call that plans
-// and runs finds its own by comparing a few words instead of the whole problem. What is kept is
-// decided by the cache of plans.
+// Plans as calls use them, and the plans that a problem's handle was last asked for: a call that
+// plans and runs finds its plan by comparing a few words instead of the whole problem. The cache of
+// plans decides how long a plan is kept.
 #pragma once
 
 #include <array>

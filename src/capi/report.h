@@ -1,5 +1,5 @@
-// What every function of the C interface returns: a status, into which one guard turns exceptions,
-// and handles that the caller destroys, reports among them.
+// What functions of the C interface return: a status, into which one guard turns exceptions, and
+// handles that the caller destroys, reports among them.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// Kernels of Fovea's own in a GPU's context: those that an engine compiled, and small ones kept as
+// Fovea's own kernels in a GPU's context: those that an engine compiled, and small ones stored as
 // PTX text, which compute a few numbers before a library's kernels can run. They are never
-// unloaded, since a CUDA graph that was captured may launch them after their plan is gone. Plans
-// load them when they are made: it must not happen while a CUDA graph is captured.
+// unloaded, since a captured CUDA graph may launch them after their plan is gone. Plans load them
+// when they are made, since loading is not allowed during the capture of a CUDA graph.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// cuDNN and what it needs (cuBLASLt, NVRTC), loaded at run time, all from one installation: two
-// versions of cuDNN's parts in one process crash or compute nonsense. Searched in this order:
-// FOVEA_CUDNN_DIR; what the process has loaded already (PyTorch's, say); the Python environment's
+// cuDNN and what it needs (cuBLASLt, NVRTC), loaded at run time, all from one installation, since
+// parts of two versions of cuDNN in one process crash or compute nonsense. Searched in this order:
+// FOVEA_CUDNN_DIR; what the process has loaded already (by PyTorch, say); the Python environment's
 // packages; the system.
 #pragma once
 

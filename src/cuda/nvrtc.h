@@ -1,6 +1,6 @@
-// NVRTC, NVIDIA's compiler of CUDA C++ as a library, loaded at run time: libnvrtc.so.13 or .12 of
-// what the process has loaded already, of FOVEA_CUDNN_DIR's installation, of the Python
-// environment's packages, or of the system.
+// NVRTC, NVIDIA's compiler of CUDA C++ as a library, loaded at run time: libnvrtc.so.13 or .12,
+// from what the process has loaded already, the installation of FOVEA_CUDNN_DIR, the Python
+// environment's packages, or the system.
 #pragma once
 
 #include <cstdint>

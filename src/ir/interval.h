@@ -1,5 +1,5 @@
-// Sets of values as intervals, and what each operation makes of them. Sound: the result holds
-// every value that the operation can give in float, on operands from the sets. ir/range walks
+// Sets of values as intervals, and what each operation makes of them. Sound: the result contains
+// every value that the operation can give in float on operands from the sets. ir/range walks
 // formulas with these.
 #pragma once
 

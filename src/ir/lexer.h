@@ -1,5 +1,5 @@
-// Cuts a formula into tokens, one ahead. With it, what the parser and the printer must agree on:
-// how tightly operators bind and how literals are written.
+// Splits a formula into tokens, with a lookahead of one. Also what the parser and the printer must
+// agree on: how tightly operators bind and how literals are written.
 #pragma once
 
 #include <array>

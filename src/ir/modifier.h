@@ -1,5 +1,5 @@
-// What engines look for in a score modifier: a mask written into it, a part that is the same for a
-// whole row, and a part that is linear in k.
+// What engines look for in a score modifier: a mask written into it, a part that is constant in a
+// row, and a part that is linear in k.
 #pragma once
 
 #include "ir/expr.h"

@@ -1,5 +1,5 @@
 // Which slot each captured tensor and scalar of a Program gets: by structure alone, so that neither
-// names nor the order of declaration count.
+// names nor the order of declarations matter.
 #pragma once
 
 #include <cstdint>

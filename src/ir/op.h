@@ -1,4 +1,4 @@
-// Operations as data: what ops.def says about each. Rules per operation live with their subject
+// Operations as data: what ops.def says about each. Rules per operation are in the files about them
 // (arith.h, diff.cpp, interval.cpp ...), never here.
 #pragma once
 

@@ -1,6 +1,7 @@
-// What a formula can be over a box of positions: is a mask empty, full or mixed over a tile, is a
-// load in bounds. Sound for everything (a live tile is never called empty); exact for comparisons
-// that are linear in the positions, also through // and % by constants. Fuzzed against eval.
+// What a formula can be over a box of positions: whether a mask is empty, full or mixed over a
+// tile, and whether a load is in bounds. Sound for every formula (a live tile is never called
+// empty); exact for comparisons that are linear in the positions, also through // and % by
+// constants. Fuzzed against eval.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The steps that ir/range runs: the nodes of formulas in order, each with the way its range is
-// found. Engine jit writes the same steps as CUDA code.
+// The steps that ir/range runs: the nodes of formulas in order, each with the rule for its range.
+// Engine jit writes the same steps as CUDA code.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
-// The linear form that engines cpu and jit read: instructions in order, register numbers after
-// liveness, and when each must be computed. Engine cudnn lowers expressions themselves.
+// The linear form that engines cpu and jit read: instructions in order, registers assigned by
+// liveness, and the stage in which each must be computed. Engine cudnn lowers expressions
+// themselves.
 //
-// A value that does not change along the inner loop is computed outside it: the stages below run
-// in this order, each once per change of what it depends on. A register belongs to one stage and
-// is reused within that stage only, so an engine may keep a Row register as a vector over q, a
-// Column register as a vector over k, and an Element register as a tile.
+// A value that does not change along the inner loop is computed outside it: the stages below run in
+// this order, each once per change of what it depends on. A register belongs to one stage and is
+// reused within that stage only, so an engine may keep a Row register as a vector over q, a Column
+// register as a vector over k, and an Element register as a tile.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// The cache of plans: bounded by count and bytes, least recently used out, one build per key
-// however many threads ask, built outside the lock. A plan that is evicted while it runs lives
-// until its last user lets go. Keys are compared in full.
+// The cache of plans: bounded by count and bytes, evicting the least recently used, one build per
+// key however many threads ask, built outside the lock. A plan that is evicted while it runs lives
+// until its last user releases it. Keys are compared in full.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What was decided before for a Problem (with its partner), a device and an engine's name: the
 // explanation, what the chosen engine compiles, and the plan as long as the cache holds it. Keys
-// are compared in full. Bounded; it forgets everything when full, which costs a judgement per
+// are compared in full. When it is full it forgets everything, which costs one judgement per
 // Problem.
 #pragma once
 

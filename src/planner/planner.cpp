@@ -24,7 +24,7 @@ constexpr std::size_t most_refusals = 256;
 Verdict refused(Reason reason) { return {Answer::No, {std::move(reason)}, 0, ""}; }
 
 Verdict refused_to_compile(const std::string& text) {
-  return refused({"refused_to_compile", "a plan that compiles", text, "use another engine"});
+  return refused({"refused_to_compile", "", text, ""});  // a sentence with its own advice
 }
 
 Verdict has_no_tangents(const Engine& engine) {

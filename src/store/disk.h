@@ -1,6 +1,6 @@
-// The user's cache folder: one file per key, named by its hash, seen only when it is whole, bounded
-// in bytes. Nothing here throws for a fault of the disk: what cannot be read is not there, what
-// cannot be written is not kept, and a line in the log says why, once. Safe from many threads and
+// The user's cache folder: one file per key, named by its hash, visible only when it is complete,
+// bounded in bytes. Nothing here throws for a disk fault: what cannot be read counts as missing,
+// what cannot be written is not kept, and the log says why, once. Safe from many threads and
 // processes.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The folder that blobs are kept in: which one it is, locks in it, and what is removed when it is
-// full. Blobs become code that a GPU runs, so a folder is used only if it belongs to this user and
-// nobody else can write to it. It is opened for each use, since it may be removed and made again
-// while a process lives.
+// full. Blobs become code that a GPU runs, so the folder is used only if it belongs to this user
+// and nobody else can write to it. It is opened for each use, since it may be removed and created
+// again during the life of a process.
 #pragma once
 
 #include <chrono>

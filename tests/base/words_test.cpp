@@ -41,8 +41,12 @@ TEST(Words, Escapes) {
 
 TEST(Words, NamesEveryMistake) {
   EXPECT_EQ(message("mask"), "at character 1 of the line: expected key=value, got 'mask'");
-  EXPECT_EQ(message("a=1 =2"), "at character 5 of the line: expected key=value, got '=2'");
-  EXPECT_EQ(message("a=1 b c=2"), "at character 5 of the line: expected key=value, got 'b'");
+  EXPECT_EQ(
+      message("a=1 =2"),
+      "at character 5 of the line: expected key=value, got '=2'; a value with spaces needs quotes");
+  EXPECT_EQ(
+      message("a=1 b c=2"),
+      "at character 5 of the line: expected key=value, got 'b'; a value with spaces needs quotes");
   EXPECT_EQ(message("a=\"x"), "at character 3 of the line: this quote is never closed");
   EXPECT_EQ(message("a=\"x\\\""), "at character 3 of the line: this quote is never closed");
   EXPECT_EQ(message("a=\"x\"y"), "at character 6 of the line: expected a space after the quote");

@@ -84,6 +84,9 @@ def test_mistakes_in_a_line(refused, verb, line, rule):
     "words, rule",
     [
         (("run",), "LINE"),
+        (("run", "b=1", "h=2", "sq=32"), "a line is one argument: 'b=1 h=2 sq=32'"),
+        (("run", "mask=q >= k"), "got '>='; a value with spaces needs quotes"),
+        (("run", "sq = 64"), "expected key=value, got 'sq'"),
         (("run", PAIR, "--engine", "refrence"), "did you mean 'reference'?"),
         (("run", PAIR, "--repeat", "0"), "--repeat"),
         (("run", PAIR, "--engine", "reference", "--device", "h200"), "H200"),
@@ -141,7 +144,7 @@ def test_brief_answers_five_questions(fovea):
     text = fovea("run", PAIR, "--engine", "reference", "--brief").stdout
     names = [re.split("  +", line)[0] for line in text.splitlines()[:5]]
     assert names == ["engine", "why", "time", "against the reference", "gradients"]
-    assert "it was named" in text and "dq dk dv" in text
+    assert "it was named; otherwise cpu is the fastest of those that can" in text and "dq dk dv" in text
 
 
 def test_check_finds_a_wrong_derivative(fovea):
@@ -194,7 +197,8 @@ def test_bench_of_a_file_without_lines(refused, tmp_path):
 
 
 def test_doctor(fovea):
-    doctor = fovea("doctor").stdout
+    doctor = fovea("doctor", env={**os.environ, "FOVEA_NUM_THREADS": "2"}).stdout
+    assert "FOVEA_CPU_ISA  " in doctor and "FOVEA_NUM_THREADS=2  " in doctor  # what can be set, and what is
     assert "cpu" in doctor and "cuda" in doctor and "reference" in doctor
     assert re.search(r"on \d+ processors? of \d+ memory nodes? \(NUMA\)", doctor)
 
@@ -237,6 +241,13 @@ def test_show_without_cairo_says_what_to_install(build, run, tmp_path):
 def test_show_draws_in_the_terminal(fovea):
     text = fovea("show", "mask=causal sq=16 skv=16").stdout
     assert "q >= k" in text and "\x1b" not in text
+
+
+def test_a_formula_stands_for_a_line(fovea, refused):
+    assert "q >= k" in fovea("show", "causal").stdout
+    assert "a mask has no derivative" in refused("diff", "q >= k")
+    assert "all within the limits" in fovea("run", "softcap(20)", "--check").stdout
+    assert 'mask="q >= k"' in fovea("explain", "causal").stdout
 
 
 def test_explain_for_many_ranks(fovea, refused):

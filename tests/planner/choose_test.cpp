@@ -100,7 +100,7 @@ TEST_F(Choose, AnEngineThatRefusesToCompileIsNoted) {
   EXPECT_EQ(verdict.answer, Answer::No);
   ASSERT_EQ(verdict.reasons.size(), 1u);
   EXPECT_EQ(verdict.reasons[0].code, "refused_to_compile");
-  EXPECT_EQ(verdict.reasons[0].got, "the library said NOT_SUPPORTED");
+  EXPECT_EQ(describe(verdict.reasons[0]), "the library said NOT_SUPPORTED");
   EXPECT_NE(unsupported(named("fast")).find("NOT_SUPPORTED"), std::string::npos);
 }
 

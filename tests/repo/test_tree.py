@@ -30,21 +30,30 @@ def relative_links(text):
     targets = re.findall(r"!?\[[^\]]*\]\(\s*<?([^)>\s]+)", text)
     targets += re.findall(r"^\[[^\]]+\]:\s*<?(\S+?)>?$", text, flags=re.MULTILINE)
     targets += re.findall(r'<(?:img|a)\b[^>]*?(?:src|href)="([^"]+)"', text)
-    return [target for target in targets if not re.match(r"[a-z][a-z0-9+.-]*:|#", target)]
+    return [target for target in targets if not re.match(r"[a-z][a-z0-9+.-]*:", target)]
 
 
-def test_every_relative_link_leads_to_a_file(root):
+def anchors(text):
+    """Of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_relative_link_leads_to_a_file_and_a_heading(root):
     dead = []
     for document in documents(root):
         for target in relative_links(document.read_text()):
-            if not (document.parent / target.split("#")[0]).exists():
+            name, _, anchor = target.partition("#")
+            file = document.parent / name if name else document
+            if not file.exists() or (anchor and anchor not in anchors(file.read_text())):
                 dead.append(f"{document.relative_to(root)}: {target}")
     assert dead == []
 
 
 def test_links_of_every_form_are_found():
     text = "[a](b.md) ![c](d.png \"t\") [e]\n\n[e]: f.md\n<img width=\"9\" src=\"g.png\">\n`[no](no.md)` [web](https://h) [i](#j)\n"
-    assert relative_links(text) == ["b.md", "d.png", "f.md", "g.png"]
+    assert relative_links(text) == ["b.md", "d.png", "#j", "f.md", "g.png"]
+    assert anchors("# A b-c\n```\n# no\n```\n## T5's `x`: d, e\n") == {"a-b-c", "t5s-x-d-e"}
 
 
 @pytest.mark.parametrize("folder", ["src", "cli"])

@@ -45,25 +45,25 @@ def attention(
     threads: int = 0,
     **options: Unpack[Options],
 ) -> Any:
-    """softmax(score_mod(scale * q k^T), where mask_mod keeps) v, without ever holding the scores.
+    """softmax(score_mod(scale * q k^T)) v over the scores that mask_mod keeps; the scores are never stored.
 
     q, k, v: arrays on the host (of NumPy, or with DLPack or the buffer protocol) of float32, float16,
         bfloat16, or float64 with engine="reference". Views are read in place. k and v may have fewer heads, a
         divisor of those of q.
     score_mod: a formula text of `score`, b, h, q, k ("cap * tanh(score / cap)"), a fovea.Program, or a
         cuDNN-style callback (graph, score, tensors). mask_mod: a formula text of positions, or a Program.
-        score_mod_bprop: the derivative by hand; without it, it is derived.
+        score_mod_bprop: a hand-written derivative; by default it is derived.
     tensors, scalars: what formulas capture, by name. A Python int is an i32, a float an f32.
     is_causal: keeps q >= k. window_size: (left, right) keeps q - left <= k <= q + right; -1: no bound.
-    scale: of the scores; 1 / sqrt(d) if not given. layout: "bhsd", "bshd", "sbhd", or "thd", packed.
-    seq_lens: true lengths [B], for both or as (of q, of k). cu_seqlens: for "thd", starts [B + 1], likewise.
+    scale: of the scores; 1 / sqrt(d) by default. layout: "bhsd", "bshd", "sbhd", or "thd" (packed).
+    seq_lens: true lengths [B], for both sides or as (q, k). cu_seqlens: for "thd", starts [B + 1], likewise.
     sinks: [H], one more logit per head that joins the sum.
-    dropout_p, seed, offset: the same scores are dropped for the same seed and offset, in every engine.
+    dropout_p, seed, offset: the same seed and offset drop the same scores in every engine.
     q_offset, k_offset (numbers, or [B]), b_offset, h_offset: added to the positions that formulas see;
         h_global: the value of H in formulas, if not the number of heads here.
-    threads: at most so many.
+    threads: the most threads to use.
 
-    Returns o, laid out as q, or a tuple (o, ...) with what the return_ options ask for."""
+    Returns o, in the layout of q, or a tuple (o, ...) with the outputs that the return_ options ask for."""
     given = locals()
     handed = handed_of(attention, given.pop("options"))
     return _forward(Request(q, k, v, SimpleNamespace(**given, **handed._asdict())), outputs_of(handed), None)
@@ -117,7 +117,7 @@ def attention_backward(
     """The gradients of `attention`, from its inputs, its outputs o and lse, and the same options.
 
     grads: which of "q", "k", "v", "sinks" and captured names; None: all that have one. grad_lse: the gradient of lse, if the
-    loss depends on it. Returns {name: gradient}; that of a scalar is an array of no dimensions."""
+    loss depends on it. Returns {name: gradient}; the gradient of a scalar is an array without dimensions."""
     request = request_of(attention_backward, q, k, v, options)
     return _backward(request, grad_o, (o, lse), grads, grad_lse)
 
@@ -190,9 +190,9 @@ def _same(name: str, given: Any, shape: tuple[int, ...], dtype: str, dense: bool
 def vjp(
     q: Any, k: Any, v: Any, *, grads: Sequence[str] | None = None, **options: Any
 ) -> tuple[Any, Callable[..., dict[str, Any]]]:
-    """(o, pull): pull(grad_o, grad_lse=None) gives the gradients, as attention_backward does.
+    """(o, pull): pull(grad_o, grad_lse=None) returns the gradients as attention_backward does.
 
-    pull.lse is the logsumexp of each row. An engine is chosen that can run both directions.
+    pull.lse is the logsumexp of each row. The chosen engine can run both directions.
 
     >>> import numpy
     >>> x = numpy.ones((1, 1, 4, 8), numpy.float32)

@@ -1,4 +1,4 @@
-"""One call of attention on the host, read from its arguments: which problem it is, and what is bound to it."""
+"""One call of attention on the host, read from its arguments: which problem it is, and what it binds."""
 
 from __future__ import annotations
 

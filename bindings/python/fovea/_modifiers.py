@@ -1,5 +1,5 @@
-"""From what a caller gives as modifiers (texts, Programs, callbacks) to formula texts with the host arrays and numbers
-that they capture."""
+"""From modifiers as callers pass them (texts, Programs, callbacks) to formula texts with the host arrays and numbers that they
+capture."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def read_modifiers(
 ) -> Modifier:
     """score_mod, mask_mod and score_mod_bprop as one Modifier. `sizes` are B, H, Sq and Skv by these names; `in_double`: q is
     f64."""
-    if modifiers == (None, None, None) and not tensors and not scalars:
+    if all(x is None for x in modifiers) and not tensors and not scalars:  # == would compare the elements of an array
         return Modifier()
     check_modifiers(*modifiers, {"tensors": (tensors, ""), "scalars": (scalars, "")})
     tensors, numbers = tensors or {}, {name: _number(name, value) for name, value in (scalars or {}).items()}

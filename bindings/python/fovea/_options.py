@@ -1,6 +1,6 @@
-"""The options that a front end only hands on to the library, listed once: fovea.attention, fovea.torch.attention and
-fovea.jax.attention take them as **options. A new one is a row of Options with its words in the docstring, if the library has
-a field of that name (include/fovea/fields.def); signatures, help texts, keys of caches and problem lines follow from that."""
+"""The options that a front end only passes on to the library, listed once: fovea.attention, fovea.torch.attention and
+fovea.jax.attention take them as **options. If the library has a field of that name (include/fovea/fields.def), a new option
+is one row of Options with its words in the docstring; signatures, help texts, cache keys and problem lines follow from that."""
 
 import difflib
 import functools
@@ -15,13 +15,13 @@ from ._core import OUTPUTS
 
 class Options(TypedDict, total=False):
     """
-    return_lse, return_row_max: the logarithm of each row's sum, its largest score: [B, H, Sq], packed [H, T].
-    return_max_logit: the largest score of each head, [H]. What is asked for is returned behind o, in this order;
-        lse has a gradient, the maxima have none.
+    return_lse, return_row_max: the logsumexp and the largest score of each row: [B, H, Sq], packed [H, T].
+    return_max_logit: the largest score of each head, [H]. These outputs are returned after o, in this order; lse has a
+        gradient, the maxima have none.
     deterministic: the same bits in every run.
-    verify: the first call of its plan is compared with the reference engine on a sample, and raises if they differ.
-    engine: reference, cpu, cudnn, jit ...: that one; otherwise the fastest that can run the call. The reference engine
-        runs only if it is named.
+    verify: the first call of the plan is compared with the reference engine on a sample, and raises if they differ.
+    engine: "reference", "cpu", "cudnn" or "jit"; by default the fastest that can run the call. The reference engine runs
+        only if it is named.
     """
 
     return_lse: bool

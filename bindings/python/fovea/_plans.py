@@ -1,5 +1,5 @@
-"""Plans by the text of their problem, so that a repeated call finds its plan at once. Bounded; the library's own cache
-stands behind it."""
+"""Plans by the text of their problem, so that a repeated call finds its plan at once. Bounded, and in front of the library's
+own cache."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The rules of a request, shared by every front end: layouts and their axes, sizes that must fit each other, windows and
-masks, numbers and names, and the exceptions if one is broken. NumPy, fovea.torch and fovea.jax bring shapes,
-arrays and tracing; nothing here knows any of their types.
+"""The rules of a request, shared by every front end: layouts and their axes, sizes that must match, windows and masks, numbers
+and names, and the exceptions for broken rules. NumPy, fovea.torch and fovea.jax pass shapes; nothing here knows their types.
 
 Errors name the argument, its value and the rule: `window_size=(1.5, 0): must be ...`, `k: 3 sequences; must be 2 ...`."""
 
@@ -260,18 +259,19 @@ def check_modifiers(score_mod: Any, mask_mod: Any, bprop: Any, captured: Mapping
             raise InvalidArgument(f"{name}: given without a modifier that names them")
 
 
-def by_arguments(text: str) -> str:
-    """A message of the library in the words of Python's arguments: names that formulas do not know, lengths and starts."""
+def by_arguments(text: str, tensors: str = "tensors", everything: str = "tensors={...} or scalars={...}") -> str:
+    """A message of the library in the words of Python's arguments: names that formulas do not know (in which argument tensors,
+    and whatever formulas capture, are given), lengths and starts."""
     argument = {"lengths": "seq_lens", "starts": "cu_seqlens"}
     sides = {"q": "queries", "k": "keys"}
     text = re.sub(r"\b([qk])_(lengths|starts)(\[\d+\]=-?\d+)", lambda x: f"{argument[x[2]]}{x[3]} of {sides[x[1]]}", text)
-    text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', r"give it as tensors={'\1': ...}", text)
-    declared = "captured names are declared with tensor=... or scalar=..."
-    return text.replace(declared, "give it in tensors={...} or scalars={...}")
+    text = re.sub(r'declare it, as in tensor="(\w+):[^"]*"', rf"give it as {tensors}={{'\1': ...}}", text)
+    return text.replace("captured names are declared with tensor=... or scalar=...", f"give it in {everything}")
 
 
 def no_modifier(name: str, value: Any, kinds: str) -> InvalidArgument:
-    return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}")
+    advice = "; capture an array by name, as in mask_mod='m[q, k]'" if hasattr(value, "shape") else ""
+    return InvalidArgument(f"{name}: must be {kinds}, got {type(value).__name__}{advice}")
 
 
 def one_is_a_callback() -> InvalidArgument:

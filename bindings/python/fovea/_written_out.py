@@ -1,6 +1,6 @@
-"""Models of transformers whose layers contain the attention itself (BLOOM, MPT, Falcon): here they look it up by its name,
-as other models do. transformers puts these classes in the place of its own (register_patch_mapping) when it makes a model
-by from_pretrained or from_config; weights and names stay. A call whose mask is not a Wrapped one runs the model's own code."""
+"""Models of transformers whose layers contain the attention itself (BLOOM, MPT, Falcon): these layers look it up by its name,
+as other models do. transformers uses these classes instead of its own (register_patch_mapping) when it makes a model by
+from_pretrained or from_config; weights and names stay. A call whose mask is not a Wrapped one runs the model's own code."""
 
 import weakref
 

@@ -1,4 +1,4 @@
-"""Pictures of programs, drawn by matplotlib and looking as those of `fovea show`."""
+"""Pictures of programs, drawn by matplotlib in the style of `fovea show`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _ticks(positions: int, length: float) -> tuple[list[float], list[int]]:
 class Picture:
     """One head of a program: rows are queries, columns keys. A notebook shows it; `save` writes it to a file.
 
-    `values` has the modified scores, None for masked ones; `low` and `high` are the least and the largest of them.
+    `values` has the modified scores, None for masked ones; `low` and `high` are the smallest and the largest of them.
     Drawing needs matplotlib:  pip install 'fovea[plot]'."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Picture:
         self._span = f"{self.low:g} ... {self.high:g}" if finite else "nothing is kept"
 
     def figure(self) -> Figure:
-        """The picture as a new figure of matplotlib, to be changed or put beside others."""
+        """The picture as a new matplotlib figure, to be changed or put beside others."""
         try:
             from matplotlib import figure, style
         except ImportError as error:
@@ -229,7 +229,7 @@ class Picture:
         return self._file("png", dpi)
 
     def save(self, path: str | os.PathLike, dpi: float = 200) -> None:
-        """Writes the picture to a file; the ending of its name (.png, .svg, .pdf) says which kind."""
+        """Writes the picture to a file; its suffix (.png, .svg, .pdf) is the format."""
         data = self._file(os.path.splitext(path)[1][1:], dpi)  # before the file is opened
         with open(path, "wb") as file:
             file.write(data)

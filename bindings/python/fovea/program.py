@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._request import both_masks, program_line, substitute
+from ._request import both_masks, by_arguments, program_line, substitute
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -29,7 +31,7 @@ class Text(str):
 
 
 class Program:
-    """Formulas with what they capture. Immutable; equal if the structure is equal, whatever names it uses.
+    """Formulas with what they capture. Immutable; Programs of equal structure are equal, whatever names they use.
 
     `mod`, `mask` and `bprop` are the texts (or None), `tensors` and `scalars` what they capture: (name, dtype, extents) and
     (name, dtype, default or None)."""
@@ -52,11 +54,11 @@ class Program:
         return self.core.text()
 
     def texts(self, in_double: bool) -> tuple[str | None, ...]:
-        """(mod, mask, bprop); in double the literals are doubles, as f64 tensors have them."""
+        """(mod, mask, bprop); in double the literals are doubles, as with f64 tensors."""
         return self._in_double if in_double else (self.mod, self.mask, self.bprop)
 
     def derivative(self, by: str | None = None) -> Text:
-        """The derivative of `mod` by "score" or by a captured name; None: by all of them, for people."""
+        """The derivative of `mod` by "score" or by a captured name; None: all of them, as text for people."""
         return Text(self.core.derivative(by, indented=by is None))
 
     def check_bprop(self, seed: int = 1, points: int = 1000) -> tuple[float, str]:
@@ -77,8 +79,8 @@ class Program:
         scalars: Mapping[str, float] | None = None,
         tile: int | None = None,
     ) -> Picture:
-        """A picture of one head: what becomes of `score` at each query (down) and key (across), grey if it
-        is masked, and which tiles the mask leaves empty, full or mixed (None: about eight a side). matplotlib draws it:
+        """A picture of one head: the modified `score` at each query (down) and key (across), grey if it
+        is masked, and which tiles are empty, full or mixed under the mask (tile=None: about eight a side). matplotlib draws it:
         pip install 'fovea[plot]'."""
         from .picture import draw
 
@@ -155,32 +157,29 @@ def formula(
     values = [_declared_scalar(name, given) for name, given in (scalars or {}).items()]
     try:
         return Program(program_line(text, mask, bprop, declared, values))
-    except _core.InvalidArgument:
-        if text is None or mask is not None or bprop is not None:
-            raise
-        try:
-            return Program(program_line(None, text, None, declared, values))
-        except _core.InvalidArgument:
-            pass
-        raise  # the error of reading it as a formula of the score
+    except _core.InvalidArgument as error:
+        alone = text is not None and mask is None and bprop is None
+        with contextlib.suppress(_core.InvalidArgument):
+            if alone:
+                return Program(program_line(None, text, None, declared, values))
+        raise _core.InvalidArgument(by_arguments(str(error))) from None  # of reading it as a formula of the score
 
 
 def _declared_tensor(name: str, given: str | tuple[str, Sequence]) -> tuple[str, str, Sequence]:
-    if not isinstance(given, str):
-        dtype, extents = given
-        return name, dtype, extents
-    found = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", given)
+    if isinstance(given, (tuple, list)) and len(given) == 2:
+        return name, *given
+    found = isinstance(given, str) and re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", given)
     if not found:
         raise _core.InvalidArgument(f"tensors[{name!r}]={given!r}: must be like 'f32[H]' or 'i32[B, Sq]'")
     return name, found[1], [part.strip() for part in found[2].split(",") if part.strip()]
 
 
 def _declared_scalar(name: str, given: object) -> tuple:
-    if given in ("f32", "i32"):
+    if isinstance(given, str) and given in ("f32", "i32"):
         return name, given
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+    if isinstance(given, bool) or not isinstance(given, numbers.Real):
         raise _core.InvalidArgument(f"scalars[{name!r}]={given!r}: must be a number (its default), 'f32' or 'i32'")
-    return name, "i32" if isinstance(given, int) else "f32", given
+    return (name, "i32", int(given)) if isinstance(given, numbers.Integral) else (name, "f32", float(given))
 
 
 # --- modifiers of a call that are formulas, for every front end ---

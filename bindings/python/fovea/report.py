@@ -77,8 +77,8 @@ def explain(
 ) -> Explanation:
     """Which engine would run a call, and why the others would not. Runs nothing; builds plans only if `prove` is set.
 
-    Either the arguments of `fovea.attention` (backward=True: of its gradients), or one text: a problem line ("b=2 h=8
-    sq=1024 d=64 mask=causal"). device: "cpu", "cuda:0", a described one ("h200") or a JSON file."""
+    Takes the arguments of `fovea.attention` (backward=True: asks for its gradients), or a problem line ("b=2 h=8
+    sq=1024 d=64 mask=causal"). device: "cpu", "cuda:0", a described GPU ("h200") or a JSON file."""
     where = {"engine": options.get("engine"), "device": device, "prove": prove}
     if isinstance(q, str):
         if k is not None or v is not None or backward:

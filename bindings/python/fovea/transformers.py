@@ -4,8 +4,8 @@
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="fovea")
 
 Masks are formulas, so nothing of the size of the scores is made: causal, sliding and chunked windows, padding on either
-side, packed sequences. Keys and values keep their own heads. Soft caps, sinks, position biases (T5, Swin) and dropout
-are part of the same call, and what of them is learned gets its gradient. docs/pytorch.md has the details."""
+side, packed sequences. Keys and values keep their own heads. Soft caps, sinks, position biases (T5, Swin) and dropout are
+part of the same call, and learned ones get their gradients. docs/pytorch.md has the details."""
 
 import sys
 import warnings

@@ -1,7 +1,7 @@
-// What each operand and result of a custom call is (its role), and its buffers as the bindings of a
-// plan. The Python side sends the roles as an attribute ("q,k,v,tensor:a0,scalar:s1"), which is
-// read once, when the call is instantiated; binding happens in every call, and looks at no data but
-// host scalars.
+// The role of each operand and result of a custom call, and its buffers as the bindings of a plan.
+// The Python side sends the roles as an attribute ("q,k,v,tensor:a0,scalar:s1"), which is read
+// once, when the call is instantiated; binding happens in every call, and reads no data but host
+// scalars.
 #pragma once
 
 #include <fovea/fovea.h>

@@ -1,6 +1,6 @@
 // The symbols that XLA calls for a custom call: when it instantiates, initializes and runs it, on
 // the host and on CUDA. Nothing here knows Python: the library is loaded with ctypes and its
-// addresses go to XLA.
+// addresses are given to XLA.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>

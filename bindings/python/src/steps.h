@@ -1,7 +1,7 @@
-// What a modifier does to symbols, written down step by step: operators, functions of the framework
-// and indices, with numbers as they are and tensors by their place. Two runs with the
-// same steps compute the same. Types and rules of the formula language are not part of this: to get
-// a formula, the steps are replayed on symbols that know them (fovea/torch/steps.py).
+// What a modifier does to symbols, recorded step by step: operators, functions of the framework and
+// indices, with the values of numbers and the positions of tensors. Two runs with the same steps
+// compute the same. Types and rules of the formula language are not part of this: to get a formula,
+// the steps are replayed on symbols that know them (fovea/torch/steps.py).
 #pragma once
 
 #include <cstdint>

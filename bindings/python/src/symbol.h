@@ -1,6 +1,6 @@
-// What a modifier is run on: an object that stands for a number and has Steps write down every
-// operator, index, method and function that it meets. It has no type and no value. Questions that a
-// step can't answer (its dtype, its truth, its length) go to the symbol that replaying gives.
+// What a modifier runs on: an object that stands for a number and records in Steps every operator,
+// index, method and function that it meets. It has no type and no value. Questions that a step
+// cannot answer (its dtype, its truth, its length) go to the symbol that replaying gives.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Reads address, type, extents and strides of a framework's tensors through the table of C
-// functions that DLPack 1.3 defines for their type (__dlpack_c_exchange_api__), without making an
-// object. fovea.torch makes the keys of its calls of them.
+// functions that DLPack 1.3 defines for their type (__dlpack_c_exchange_api__), without creating an
+// object. fovea.torch makes the keys of its calls from them.
 #pragma once
 
 #include <nanobind/ndarray.h>

@@ -1,5 +1,5 @@
-// The operations on symbolic values: all that the language has, under the names that it has, except
-// floor_div(a, b) for its `a // b`, floor_mod(a, b), which is `a % b`, and boolean(x) for its
+// The operations on symbolic values: all operations of the language, under their names there,
+// except floor_div(a, b) for `a // b`, floor_mod(a, b), which is `a % b`, and boolean(x) for
 // `bool(x)`. Found by argument-dependent lookup, so a lambda writes tanh(x) or select(c, x, y)
 // without naming a namespace.
 #pragma once

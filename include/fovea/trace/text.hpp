@@ -1,5 +1,5 @@
-// A graph of symbolic values as text of the language: what is used twice gets a `let`, so that n
-// operations are n short pieces however much they share. Called by fovea/trace.hpp.
+// Prints a graph of symbolic values as text of the language: values used twice get a `let`, so that
+// n operations are n short pieces however much they share. Called by fovea/trace.hpp.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Symbolic values: what the lambdas of fovea/trace.hpp compute with. A value is a node of a graph
-// of operations, with its type: in C++ if that is known when the lambda is compiled, else (a
-// captured value) when it runs. fovea/trace/operation.hpp makes nodes, fovea/trace/text.hpp prints
-// them.
+// of operations. Its type is a C++ type if it is known when the lambda is compiled, else (for a
+// captured value) it is known when the lambda runs. fovea/trace/operation.hpp makes nodes,
+// fovea/trace/text.hpp prints them.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// The backward, from O, lse and their gradients alone. The keys of a head are cut into
-// chunks. A chunk owns dK and dV of its keys and sums them over all query rows in order; dQ is
-// summed per chunk and added up chunk after chunk. Five products a tile:
+// The backward, from O, lse and their gradients alone. The keys of a head are split into chunks. A
+// chunk owns dK and dV of its keys and sums them over all query rows in order; dQ is summed per
+// chunk and added up chunk after chunk. Five products per tile:
 //   S = Q K^T,  dP = dO V^T,  dV += P^T dO,  dQ += dS K,  dK += dS^T Q.
 #pragma once
 

@@ -1,6 +1,6 @@
 // A Program's formulas over one block of query rows: bits of the scores that a mask keeps, scores
-// as a score_mod changes them, and what dropout keeps. Used by one worker; knows which rows belong
-// to which head.
+// modified by a score_mod, and bits of what dropout keeps. Used by one worker; knows which rows
+// belong to which head.
 #pragma once
 
 #include <cstdint>

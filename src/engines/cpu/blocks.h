@@ -1,5 +1,5 @@
-// How a call is cut into pieces. Everything here follows from shapes alone, never from the number
-// of threads, and a sequence is cut in the same way whatever else is in the batch.
+// How a call is split into pieces. Everything here follows from shapes alone, never from the number
+// of threads, and a sequence is split in the same way whatever else is in the batch.
 #pragma once
 
 #include <algorithm>

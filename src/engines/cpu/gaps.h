@@ -1,5 +1,5 @@
-// Rows that belong to no sequence: past a sequence's length or, packed, before, between and behind
-// them. No block visits them; they are written as zeros.
+// Rows that belong to no sequence: past the length of a sequence or, if packed, before, between and
+// after the sequences. No block visits them; they are written as zeros.
 #pragma once
 
 #include <cstddef>

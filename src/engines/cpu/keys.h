@@ -1,8 +1,8 @@
-// Keys and values as products read them: tiles of K transposed and of V (forward), and of both both
-// ways (backward), in panels of f32. Packed once per key/value head and read by every block of its
-// queries, for a wave of heads at a time so that memory stays bounded; or by the worker that does
-// all blocks of a head, so that they stay in its cache; or tile by tile, if a head has one block
-// only.
+// Keys and values as products read them, in panels of f32: tiles of K transposed and of V
+// (forward), and of both in both orientations (backward). They are packed once per key/value head
+// and read by every block of its queries, for a wave of heads at a time so that memory stays
+// bounded; or by the worker that does all blocks of a head, so that they stay in its cache; or tile
+// by tile, if a head has only one block.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The query side of a backward: rows are read once per wave, with what the softmax's derivative
-// needs of them, and their gradients are added up and written once.
+// The query side of a backward: rows are read once per wave, with what the derivative of the
+// softmax needs of them, and their gradients are summed and written once.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-// Who takes what of a wave of heads, and in which order. Workers take tasks one after the other, so
-// the order decides how late the last one ends: whole heads first (what is read of a head again and
-// again then stays in one worker's cache), then pieces of the heads that are shared, at last parts
-// of pieces. Which worker does what, and in how many tasks, changes no bit of a result: how
-// numbers are added up is settled by blocks.h alone.
+// Which worker takes what of a wave of heads, and in which order. Workers take tasks one after the
+// other, so the order decides how late the last one ends: whole heads first (so that what is read
+// of a head repeatedly stays in one worker's cache), then pieces of the heads that are shared, and
+// finally parts of pieces. How work is divided changes no bit of a result: blocks.h alone decides
+// how numbers are added up.
 //
-// On a machine with several memory nodes each node has heads of its own, and its workers take those
-// first; whoever is done early helps the others.
+// On a machine with several memory nodes each node has its own heads, and its workers take those
+// first; workers that finish early help the others.
 #pragma once
 
 #include <array>

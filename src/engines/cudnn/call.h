@@ -1,5 +1,5 @@
-// One call of a plan: which pointer each tensor of a graph gets, and the values it passes from the
-// host. Allocates nothing.
+// One call of a plan: the pointer of each tensor of a graph, and the values that the host passes to
+// it. Allocates nothing.
 #pragma once
 
 #include <array>

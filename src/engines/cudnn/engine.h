@@ -1,5 +1,4 @@
-// Engine cudnn: NVIDIA's fused attention, its scores modified by graphs that Fovea lowers formulas
-// to.
+// Engine cudnn: NVIDIA's fused attention, with formulas lowered to graphs that modify the scores.
 #pragma once
 
 #include "attention/engine.h"

@@ -1,5 +1,5 @@
 // A cuDNN graph that was built or read back, ready to run. In builds without the headers of
-// cudnn-frontend these functions are there and refuse.
+// cudnn-frontend these functions exist and refuse.
 #pragma once
 
 #include <cstdint>

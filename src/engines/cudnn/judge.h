@@ -1,5 +1,5 @@
-// What engine cudnn can run, by rules that cost microseconds: those that were seen in cuDNN 9.19
-// and cudnn-frontend 1.32. The tests hold every `expected` against cuDNN's own support check.
+// What engine cudnn can run, by rules that cost microseconds, as observed in cuDNN 9.19 and
+// cudnn-frontend 1.32. The tests compare every `expected` with cuDNN's own support check.
 #pragma once
 
 #include "attention/engine.h"

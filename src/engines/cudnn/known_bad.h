@@ -1,6 +1,6 @@
 // What cuDNN gets wrong in graphs that it supports, by the versions and architectures where it was
-// seen: lowering avoids it, or the problem is refused. Knows no Problem, since the tests that ask
-// whether it is so have one of the C++ interface.
+// seen: lowering avoids it, or the problem is refused. Knows no Problem, since the tests that check
+// these cases have only the C++ interface's.
 #pragma once
 
 #include <vector>

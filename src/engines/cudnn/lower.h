@@ -1,6 +1,6 @@
 // From a Problem to a cuDNN graph as data: the program's formulas become pointwise steps on the
 // score, with positions generated once, masks at the end in the form that cuDNN recognises, and
-// captured tensors as inputs that broadcast. What cuDNN cannot express becomes a Reason.
+// captured tensors as inputs that broadcast. Anything that cuDNN cannot express becomes a Reason.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Which parts of a mask are diagonals that cuDNN knows and skips tiles by: causal from the top left
-// or the bottom right, sliding windows. Decided on the canonical formula by what its comparisons
-// say about q and k, never by names.
+// Which parts of a mask are diagonals that cuDNN knows, and for which it skips tiles: causal from
+// the top left or the bottom right, sliding windows. Decided on the canonical formula by what its
+// comparisons say about q and k, never by names.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What stands for graph.cpp and symbols.cpp if the headers of cudnn-frontend are not there to build
-// them: no graph is part of the build.
+// Replaces graph.cpp and symbols.cpp if the headers of cudnn-frontend, which they need, are
+// missing: then no graph can be built.
 #include "base/error.h"
 #include "engines/cudnn/graph.h"
 

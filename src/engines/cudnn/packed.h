@@ -1,8 +1,8 @@
 // Calls with packed sequences: where they begin and how long they are comes in device memory, and
-// cuDNN wants it in forms of its own, which kernels of ours make there (packed_rows.h). So nothing
-// waits for the host, and a CUDA graph can be captured.
+// cuDNN wants it in other forms, which our own kernels make there (packed_rows.h). So nothing waits
+// for the host, and a CUDA graph can be captured.
 //
-// Around cuDNN's own work: begin() before, end() after. lse is [H, T] to the caller and [T, H] to
+// begin() runs before cuDNN's own work, end() after it. lse is [H, T] to the caller and [T, H] to
 // cuDNN; rows that belong to no sequence are written at the end, whatever cuDNN left there.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Makes the steps of a graph: numbers, positions and values of a call as operands, in the forms
-// that cuDNN takes. The first operand of every step has the shape of the score. Whole numbers are
-// i32 while they are only added and compared, and f32 beyond, if ir/range proves that they stay
-// below 2^24, exact.
+// that cuDNN takes. The first operand of every step has the shape of the score. Integers are i32 as
+// long as they are only added and compared; beyond that they become f32, if ir/range proves that
+// they stay below 2^24 and so are exact.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Captured tensors, and functions of h, as inputs that broadcast: which strides a load walks by,
-// what cuDNN reads right, and the one whose gradient cuDNN gives, the bias.
+// Captured tensors, and functions of h, as inputs that broadcast: the strides of a load, which
+// strides cuDNN reads correctly, and the one tensor whose gradient cuDNN gives, the bias.
 #pragma once
 
 #include <map>

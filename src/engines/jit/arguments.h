@@ -1,5 +1,5 @@
-// What kernels get of a call: the workspace, device::CallArguments and the words behind it, packed
-// from Bindings. Nothing is allocated.
+// What a call passes to its kernels: the workspace, device::CallArguments and the words after it,
+// packed from Bindings. Nothing is allocated.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The rows of the kernels' table that a backward has, and what its tiles are.
+// The rows of the kernel table for a backward, and its tiles.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Gradients of captured tensors and scalars: which sums a backward's kernel adds up, and how. Made
+// Gradients of captured tensors and scalars: which sums a backward's kernel computes, and how. Made
 // once per plan. The kernel's side is device/captured.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// One call's sums of captured gradients: where they lie in the workspace, cleared before the
-// kernels that add to them and written out behind those.
+// The sums of captured gradients in one call: where they are in the workspace, cleared before the
+// kernels that add to them and written out after those.
 #pragma once
 
 #include "attention/bindings.h"

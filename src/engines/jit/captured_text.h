@@ -1,4 +1,4 @@
-// The text of struct CapturedTerms: what a kernel of the backward is told of its plan's terms.
+// The text of struct CapturedTerms, which tells a kernel of the backward the terms of its plan.
 #pragma once
 
 #include <string>

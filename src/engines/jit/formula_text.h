@@ -1,4 +1,4 @@
-// Writes struct Formula of device/formula.h but for its constants and classify. Values are named by
+// Writes struct Formula of device/formula.h, except its constants and classify. Values are named by
 // their node: v7. A load whose indices belong to several stages has its address in parts: data7 in
 // Uniform, at7 in Row and Column.
 #pragma once

@@ -1,5 +1,5 @@
 // The second tier of kernels: for sm_90, with 16-bit tensors that the hardware copies by tiles.
-// What it takes, its tiles, and the tensor maps of a call. What it does not take is left to the
+// Says what it takes, its tiles, and the tensor maps of a call. Everything else is left to the
 // general kernels.
 #pragma once
 

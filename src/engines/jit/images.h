@@ -1,5 +1,6 @@
-// The compiled kernels of a plan: from a bundle, the disk, or compiled now. What asks the formula
-// is stored together, since it is made and used together; the rest is shared by all formulas.
+// The compiled kernels of a plan: from a bundle, the disk, or compiled now. Kernels that use the
+// formula are stored together, since they are built and used together; all formulas share the
+// others.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Which kernels there are and what each needs: one row of a table for each, from which plans are
-// put together. A new kernel is a header in device/ and a row in kernels.cpp.
+// Which kernels there are and what each needs: one table row each, from which plans are put
+// together. A new kernel is a header in device/ and a row in kernels.cpp.
 #pragma once
 
 #include <cstdint>

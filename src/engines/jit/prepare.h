@@ -1,4 +1,4 @@
-// A Problem made ready, once per plan: its formula as device code, its kernels with their tiles and
+// A Problem prepared, once per plan: its formula as device code, its kernels with their tiles and
 // texts. Builds nothing.
 #pragma once
 

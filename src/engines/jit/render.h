@@ -1,6 +1,6 @@
 // The formulas of a Problem as device code: the text of `struct Formula`, whose contract is
-// device/formula.h. The text depends on the Program's structure and on what is asked for here,
-// never on sizes, strides or values: those are read from the call's words.
+// device/formula.h. The text depends on the Program's structure and on the options here, never on
+// sizes, strides or values: those are read from the call's words.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-// Formula::classify: ir/range's steps written down as device code, over device/interval.h. Whether
-// a tile is empty, full or mixed is then the same as on the host, for the same ranges of what
-// captured tensors hold.
+// Formula::classify: the steps of ir/range as device code, over device/interval.h. For the same
+// ranges of captured tensors, a tile is then empty, full or mixed exactly as on the host.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // The text of a kernel, put together: headers of device/, the formula, the types and tiles it is
-// compiled for, and the kernel's entry. One translation unit for each kernel, whole in itself.
+// compiled for, and the kernel's entry. Each kernel is one self-contained translation unit.
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
 // The nodes of formulas by stage, as the renderer writes them: which stage each belongs to, which
-// decide, which cost enough to be kept in shared memory. Rules are those of ir/tape; nodes keep
-// their own names instead of registers, since the device's compiler allocates those.
+// of them decide something, which are expensive enough to be kept in shared memory. The rules are
+// those of ir/tape; nodes keep their own names instead of registers, since the device's compiler
+// allocates those.
 #pragma once
 
 #include <cstdint>

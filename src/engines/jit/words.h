@@ -1,5 +1,5 @@
-// Where a call's words lie: ArgumentsOf::words of device/arguments.h, 8 bytes each. The renderer
-// lays them out and writes formulas that read them there; a plan packs them for each call.
+// Where the words of a call are: ArgumentsOf::words of device/arguments.h, 8 bytes each. The
+// renderer lays them out and writes formulas that read them there; a plan packs them for each call.
 #pragma once
 
 #include <cstdint>

@@ -33,6 +33,7 @@ TABLE = fovea.formula("score + t[h]", tensors={"t": "f32[H]"})
         ({"sinks": np.zeros(2 * H, np.float32)[::2]}, "sinks: f32 with strides [2]"),
         ({"seq_lens": np.array([1, 99])}, "99"),
         ({"seq_lens": np.array([1, 2**40])}, "seq_lens: has values that do not fit 32 bits"),
+        ({"mask_mod": np.ones((S, S), bool)}, "got ndarray; capture an array by name, as in mask_mod='m[q, k]'"),
         ({"score_mod": "scor + 1"}, "unknown name 'scor'; did you mean 'score'?"),
         ({"score_mod": "score +"}, "mod"),
         ({"score_mod": lambda score, b, h, q, k: score}, "must be a formula text, a fovea.Program or a callback"),

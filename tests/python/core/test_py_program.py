@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 import fovea
@@ -15,6 +16,7 @@ def test_a_formula_of_the_score_a_mask_and_a_line():
     both = fovea.formula("score + d[b, q]", mask="sliding(4)", bprop="grad", tensors={"d": ("f16", ("B", "Sq"))})
     assert both.bprop == "grad" and both.tensors == (("d", "f16", ("B", "Sq")),)
     assert fovea.formula("score * n", scalars={"n": 3, "x": 1.5, "y": "f32"}).scalars[0] == ("n", "i32", 3.0)
+    assert fovea.formula("score * x", scalars={"x": np.float32(1.5)}).scalars == (("x", "f32", 1.5),)
 
 
 def test_structure_is_identity():
@@ -55,6 +57,8 @@ def test_a_bprop_is_checked():
         (lambda: fovea.formula("mod=score", mask="causal"), "text is a whole line; give mask"),
         (lambda: fovea.formula("score", tensors={"t": "f32"}), "tensors['t']='f32': must be like 'f32[H]'"),
         (lambda: fovea.formula("score", tensors={"t": "f32[Heads]"}), "Heads"),
+        (lambda: fovea.formula("score", tensors={"t": np.ones(8)}), "must be like 'f32[H]'"),
+        (lambda: fovea.formula("score * x"), "give it in tensors={...} or scalars={...}"),
         (lambda: fovea.formula("score", scalars={"x": "f64"}), "scalars['x']='f64': must be"),
         (lambda: fovea.formula("score", scalars={"x": True}), "scalars['x']=True: must be"),
         (lambda: fovea.formula('score "'), "mod"),

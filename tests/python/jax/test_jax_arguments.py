@@ -167,7 +167,7 @@ MISTAKES = {
         {"score_mod": "score", "score_mod_tensors": {"x": 1.0}},
         "score_mod_tensors: 'x' is captured by no formula",
     ),
-    "what is not captured": ({"mask_mod": "doc[b, q] == 1"}, "(?s)unknown tensor 'doc'.*given by name, in mask_mod_tensors"),
+    "what is not captured": ({"mask_mod": "doc[b, q] == 1"}, r"unknown tensor 'doc' \(give it as mask_mod_tensors={'doc': ...}\)"),
     "no seed": ({"dropout_rate": 0.1}, "needs dropout_seed"),
     "seed": ({"dropout_rate": 0.1, "dropout_seed": 1.5}, "dropout_seed: float"),
     "seeds": ({"dropout_rate": 0.1, "dropout_seed": [1, 2]}, r"dropout_seed: int.* \[2\]; must be a number"),
@@ -202,6 +202,10 @@ OTHER_MISTAKES = {
     "context": (
         lambda *a: fovea.jax.context_attention(*a, axis_name="s", order="random"),
         "order='random': must be one of contiguous, striped, zigzag",
+    ),
+    "context outside of shard_map": (
+        lambda *a: fovea.jax.context_attention(*a, axis_name="s"),
+        "axis_name='s': is no axis here; call context_attention inside jax.shard_map",
     ),
 }
 

@@ -152,6 +152,21 @@ def test_bytes_are_those_of_the_plan(workers, strategy, case):
         workers.check("counted_bytes", strategy=strategy, order=order, case=case, deterministic=True)
 
 
+def test_a_sequence_is_put_together_again():
+    import torch
+
+    import fovea
+    from fovea.torch import shard_sequence, unshard_sequence
+
+    x = torch.arange(2 * 3 * 41 * 2).view(2, 3, 41, 2)
+    packed = {"order": "zigzag", "dim": 0, "cu_seqlens": torch.tensor([0, 7, 7, 41])}
+    for whole, how in ((x, {}), (x, {"order": "zigzag"}), (x.transpose(0, 2), packed)):
+        parts = [shard_sequence(whole, 3, rank, **how) for rank in range(3)]
+        assert torch.equal(unshard_sequence(parts, **how), whole)
+    with pytest.raises(fovea.InvalidArgument, match="must be a list with the part of every rank"):
+        unshard_sequence(x)
+
+
 def test_explain_says_what_ranks_compute_and_send():
     import torch
 

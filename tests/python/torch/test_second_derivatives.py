@@ -154,6 +154,17 @@ def test_a_third_derivative_is_refused_with_a_way_out():
         g.sum().backward()
 
 
+def test_torch_func_names_what_it_cannot_differentiate():
+    q = torch.randn(1, 1, 4, 4)
+    loss = lambda q: flex_attention(q, q, q).sum()
+    grad, jvp = torch.func.grad, torch.func.jvp
+    with pytest.raises(fovea.Unsupported, match="no third one"):
+        grad(lambda q: grad(lambda q: grad(loss)(q).sum())(q).sum())(q)
+    for transform in (lambda f: grad(f)(q), lambda f: jvp(f, (q,), (q,))):
+        with pytest.raises(fovea.Unsupported, match="torch.func.jvp of torch.func.grad"):
+            transform(lambda q: jvp(loss, (q,), (q,))[1])
+
+
 def test_a_derivative_by_hand_has_none():
     q, k, v = (torch.randn(1, 1, 4, 4, requires_grad=True) for _ in range(3))
     o = attention(q, k, v, score_mod="2 * score", score_mod_bprop="2 * grad")
@@ -173,13 +184,14 @@ def loss_of(attend):
     return lambda q, k, v: attend(q, k, v).sin().sum()
 
 
-@pytest.mark.parametrize("transform", ["jacrev of grad", "hessian", "jacfwd", "jvp"])
+@pytest.mark.parametrize("transform", ["jacrev of grad", "grad of grad", "hessian", "jacfwd", "jvp"])
 def test_functional_transforms(transform):
     q, k, v, t = (torch.randn(1, 2, 5, 3, dtype=torch.float64) for _ in range(4))
     ours = lambda q, k, v: attention(q, k, v, score_mod=softcap, engine="reference")
     theirs = lambda q, k, v: dense_attention(q, k, v, lambda s: 2 * torch.tanh(s / 2), None)
     apply = {
         "jacrev of grad": lambda f: torch.func.jacrev(torch.func.grad(loss_of(f)))(q, k, v),
+        "grad of grad": lambda f: torch.func.grad(lambda *x: (torch.func.grad(loss_of(f))(*x) * t).sum())(q, k, v),
         "hessian": lambda f: torch.func.hessian(loss_of(f))(q, k, v),
         "jacfwd": lambda f: torch.func.jacfwd(f)(q, k, v),
         "jvp": lambda f: torch.func.jvp(f, (q, k, v), (t, t, t))[1],

@@ -1,4 +1,4 @@
-# NNlib's activations in modifiers: as one operation of the language instead of what they are made of.
+# NNlib's activations in modifiers: each as one operation of the language instead of the several that it consists of.
 module FoveaNNlibExt
 
 # Before Julia 1.9 Fovea reads this file itself, into a module that has both packages.

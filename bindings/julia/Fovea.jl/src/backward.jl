@@ -1,4 +1,4 @@
-# Attention backward: gradients of q, k, v, of the sinks and of everything float that is captured.
+# Attention backward: gradients of q, k, v, of the sinks and of all captured float arrays and numbers.
 
 """
     attention_backward(dO, o, lse, q, k, v; grads = nothing, grad_lse = nothing, options...)

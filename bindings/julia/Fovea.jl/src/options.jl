@@ -1,5 +1,5 @@
-# What a call asks for, beside its arrays. One value that every function of the package reads, so that a question about
-# a call and the call itself can't differ.
+# What a call asks for, apart from its arrays. One value that every function of the package reads, so that a question about a
+# call and the call itself cannot differ.
 
 mutable struct Options
     score_mod::Any  # nothing, a text or a function

@@ -1,5 +1,5 @@
-# Plans by what they were made for. Bounded; a plan is destroyed by whoever lets go of it last, outside of every lock
-# and never from a finalizer, so that no destruction can wait for a compilation or run that waits for it.
+# Plans by what they were made for. Bounded. A plan is destroyed by its last user, outside of every lock and never in a
+# finalizer, so that no destruction can wait for a compilation or run that waits for it.
 
 mutable struct Prepared
     plan::Handle

@@ -76,6 +76,8 @@ end
     @test_throws_text "the gradient of q has it" attention(X, X, X; score_mod = "score * q", q = 3.0f0)
     @test_throws_text "give Float32.(slopes)" attention(X, X, X; score_mod = "score * slopes[h]", slopes = ones(2))
     @test_throws_text "unknown name 'scor'; did you mean 'score'?" attention(X, X, X; score_mod = "scor + 1")
+    @test_throws_text "unknown name 'cap'; give it as a keyword of the call" attention(X, X, X; score_mod = "score * cap")
+    @test_throws_text "unknown tensor 's' (give it as a keyword, s = ...)" attention(X, X, X; score_mod = "score + s[h]")
     @test_throws_text "must cover" attention(X, X, X; score_mod = "score + t[k]", t = draw(3))
     @test_throws_text "captured and given as a keyword" attention(X, X, X, (bias = draw(5),); bias = draw(5))
     @test_throws_text "nheads = 0" Fovea.dot_product_attention(draw(4, 3), draw(4, 3), draw(4, 3); nheads = 0)

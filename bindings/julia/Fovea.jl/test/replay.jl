@@ -1,4 +1,5 @@
-# tests/gpu/julia_calls.c replays on a GPU what this package would call there: its table says what the package makes.
+# tests/gpu/julia_calls.c replays on a GPU the calls that this package would make there: its table is compared with what the
+# package makes.
 
 const TABLE = normpath(@__DIR__, "..", "..", "..", "..", "tests", "gpu", "julia_cases.h")
 

@@ -1,5 +1,5 @@
-# A modifier is traced in every call, and what follows from equal traces is kept. Whatever a closure can read may have
-# changed since the last call: each of these would be a wrong result if a kept program were taken for the closure's.
+# A modifier is traced in every call, and the results of equal traces are kept. Whatever a closure can read may have changed
+# since the last call: each of these tests would give a wrong result if a kept program were used for the closure.
 
 const Y = draw(8, 2, 5, 1)
 modified_by(f; options...) = attention(Y, Y, Y; score_mod = f, options...)

@@ -1,4 +1,4 @@
-# Strided arrays are read where they lie, and right; what has no strides is refused.
+# Strided arrays are read in place, and correctly; arrays without strides are refused.
 
 const BASE = draw(16, 6, 20, 4)
 const DENSE = copy(view(BASE, 1:8, 2:5, 3:12, 1:2))

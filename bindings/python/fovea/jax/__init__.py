@@ -1,6 +1,6 @@
 """Fovea for JAX: attention whose scores are modified by a formula, under jit, grad, vmap and sharding.
 
-Nothing of Python runs when a compiled program runs: modifiers are traced once, into the text of a formula."""
+A compiled program runs no Python: modifiers are traced once, into the text of a formula."""
 
 from __future__ import annotations
 

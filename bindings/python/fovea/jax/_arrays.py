@@ -1,8 +1,8 @@
 """Arrays whose elements are Terms: what indexing, slicing and reshaping become in a formula.
 
-A formula has scalars only. A Python modifier handles small arrays all the time: `table[h]` is a row before `[q]` makes it a
+A formula has only scalars, but Python modifiers often handle small arrays: `table[h]` is a row before `[q]` makes it a
 number. A SymbolicArray is a shape with a function from indices to a Term; views are functions of functions, and only the
-element that is asked for at the end is written."""
+element that is finally used is written."""
 
 from __future__ import annotations
 

@@ -65,30 +65,30 @@ def attention(
       q, k, v: arrays in `layout`: bshd [B, S, H, D], bhsd, sbhd, or thd [T, H, D] with cu_seqlens; heads of q
         are a multiple of those of k and v. Packed arrays stay packed: with bs3hd, sb3hd, t3hd `q` is [..., 3,
         H, D] alone; with bshd_bs2hd, sbhd_sb2hd, thd_t2hd `k` is [..., 2, H, D] and there is no `v`.
-      score_mod: what becomes of a score: a function (score, b, h, q, k) of scalars, a formula, a
-        fovea.Program, or a callback (graph, score, tensors) as Transformer Engine takes. Arrays that a
-        function closes over are operands and get gradients; numbers are bound per call.
+      score_mod: the modified score: a function (score, b, h, q, k) of scalars, a formula, a fovea.Program,
+        or a callback (graph, score, tensors) as Transformer Engine takes. Arrays that a function closes
+        over are operands and get gradients; numbers are bound per call.
       mask_mod: which scores are kept: a function (b, h, q, k) -> bool, a formula or a Program.
-      score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; derived if it
-        is absent.
-      score_mod_tensors, mask_mod_tensors: what a formula captures, by name; for a function one more argument.
-      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true if a
-        score is kept. They go by row and column of this call, whatever its offsets and positions.
-      scale: of the scores, 1 / sqrt(D) unless given. sink: [H], one more logit per head that joins the sum
-        only.
+      score_mod_bprop: a hand-written derivative (grad, score, b, h, q, k) -> grad of score; by default it
+        is derived.
+      score_mod_tensors, mask_mod_tensors: what a formula captures, by name; a function gets them as one more
+        argument.
+      bias, dense_mask: [B|1, H|1, Sq|1, Skv|1]: added to the scaled scores before score_mod; true where a
+        score is kept. Indexed by row and column of this call, whatever its offsets and positions.
+      scale: of the scores; 1 / sqrt(D) by default. sink: [H], one more logit per head that joins only the sum.
       q_lengths, kv_lengths: [B], lengths of padded sequences; sequence_descriptor: lengths, segments or
         positions.
       cu_seqlens_q, cu_seqlens_kv: [B + 1] starts, with the longest lengths max_seqlen_q, max_seqlen_kv
         (layout thd).
-      dropout_rate, dropout_seed: a number, a PRNG key or uint32[2]. dropout_rng: with "portable" the same
-        scores are dropped on every device and by every engine; "engine" lets an engine use its own generator:
-        engine cudnn runs no other.
-      b_offset, h_offset, q_offset, kv_offset, global_heads: added to what modifiers see; the middle two also
-        [B].
+      dropout_rate; dropout_seed: a number, a PRNG key or uint32[2]. dropout_rng: "portable" drops the same
+        scores on every device and in every engine; "engine" lets an engine use its own generator, and is the
+        only one that engine cudnn takes.
+      b_offset, h_offset, q_offset, kv_offset: added to the coordinates that modifiers see; the last two also
+        as [B]. global_heads: the number of heads that they see.
       checkpoint_name: a name for jax.checkpoint policies, given to o and lse.
-      builtin_masks: formulas that join mask_mod: the masks of functions and modules built on this one.
+      builtin_masks: formulas that are joined with mask_mod, for functions and modules built on this one.
 
-    Returns o in the layout of q, or a tuple with what the return_ arguments ask for."""
+    Returns o in the layout of q, or a tuple with the outputs that the return_ arguments ask for."""
     given = GivenModifiers.of(locals())
     handed = handed_of(attention, options)
     call = CallBuilder(layout, q, k, v, (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv))
@@ -108,8 +108,8 @@ def attention(
 def explain(q, k=None, v=None, *, device: str | None = None, prove: bool = False, json: bool = False, **kwargs: Any) -> str:
     """Every engine's verdict on attention(q, k, v, **kwargs), forward and backward, with reasons.
 
-    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a description such as "h200" or a file of
-    one; the default is where JAX runs. Nothing runs; `prove` builds plans to prove support."""
+    q, k, v may be arrays or jax.ShapeDtypeStruct. `device` is "cpu", "cuda:0", a known GPU such as "h200", or a JSON
+    description; the default is where JAX runs. Nothing runs; `prove` builds plans to prove support."""
     tensors = [x for x in (q, k, v) if x is not None]
     device = device or {"cpu": "cpu"}.get(jax.default_backend(), "cuda:0")
     (line,) = problem_lines(attention, *tensors, gpu=device != "cpu", **kwargs)
@@ -149,9 +149,8 @@ def dot_product_attention(
     """jax.nn.dot_product_attention, argument for argument, and the modifiers of `fovea.jax.attention`.
 
     query is [B, T, N, H] or [T, N, H]. The order is scale, bias, score_mod, masks. `implementation` is None (Fovea's
-    choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no modifiers. The residual is the
-    natural logarithm of the sum, [B, T, N] in the type of `key`, without a gradient. A row with nothing kept gives zeros,
-    and -inf as its residual."""
+    choice), the name of one of Fovea's engines, or "xla", which is jax.nn's own and takes no modifiers. The residual is
+    lse, [B, T, N] in the type of `key`, without a gradient. A row with nothing kept gives zeros, and -inf as its residual."""
     given = GivenModifiers.of(locals())
     if implementation == "xla":
         if given != GivenModifiers():

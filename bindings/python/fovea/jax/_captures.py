@@ -1,8 +1,8 @@
 """What the formulas of one call capture: arrays and scalars, with names that follow from their order.
 
 Names are a0, a1 ... and s0, s1 ... in the order of first use, so the same structure gets the same text whatever its source.
-The same array used twice is captured once. Values are kept as they are bound: types that formulas have no loads for are cast
-here, outside of the custom derivative, where JAX differentiates them."""
+An array used twice is captured once. Values are kept as they are bound: types that formulas cannot load are cast here,
+outside of the custom derivative, where JAX differentiates them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Context parallelism: one sequence over many devices, inside jax.shard_map.
 
-Each device holds a part of the queries and of the keys. `ring`: keys and values travel round the devices and each part's
-result is merged by its lse. `all_gather`: every device gets all keys first. Modifiers and masks see global positions,
-whichever order the sequence is dealt out in."""
+Each device has a part of the queries and of the keys. `ring`: keys and values travel round the devices, and the results of
+the parts are merged by lse. `all_gather`: every device gets all keys first. Modifiers and masks see global positions, in
+whatever order the sequence is distributed."""
 
 from __future__ import annotations
 
@@ -37,18 +37,21 @@ def context_attention(
     layout: str = "bshd",
     **options: Any,
 ) -> jax.Array:
-    """Attention over a sequence that is cut along the mesh axis `axis_name`; call it inside jax.shard_map.
+    """Attention over a sequence that is sharded along the mesh axis `axis_name`; call it inside jax.shard_map.
 
-    q, k, v are this device's parts (layouts bshd, bhsd, sbhd). `order` says how the sequence was dealt out: "contiguous",
-    "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n), the last two so that causal
-    masks give every device the same work; `reorder_sequence` brings an array into such an order. score_mod, mask_mod and the
-    rest are as in `attention` and see global positions: capture whole arrays, not shards. Lengths are global too. If the
-    mesh cuts batch or heads as well, b_offset, h_offset and global_heads say which part this is."""
+    q, k, v are this device's parts (layouts bshd, bhsd, sbhd). `order` says how the sequence is distributed: "contiguous",
+    "striped" (token t on device t % n) or "zigzag" (device i has parts i and 2n - 1 - i of 2n). The last two give every device
+    the same work under a causal mask; `reorder_sequence` puts an array into such an order. score_mod, mask_mod and the rest
+    are as in `attention` and see global positions: capture whole arrays, not shards. Lengths are global too. If the mesh
+    shards the batch or the heads as well, b_offset, h_offset and global_heads say which part this is."""
     _check_choices(strategy, order, layout)
     options = filled(context_attention, options)
     _check_dropout(options["dropout_rate"], options["dropout_rng"], order)
     given, sink = GivenModifiers.of(options), options["sink"]
-    parts = jax.lax.axis_size(axis_name)
+    try:
+        parts = jax.lax.axis_size(axis_name)
+    except NameError:
+        raise InvalidArgument(f"axis_name={axis_name!r}: is no axis here; call context_attention inside jax.shard_map") from None
     own = jax.lax.axis_index(axis_name).astype(jnp.int32)
     position = LAYOUTS[layout][2]
     if strategy == "all_gather":

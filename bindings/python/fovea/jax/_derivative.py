@@ -1,9 +1,9 @@
 """Derivatives of the primitives, first and second, forward and reverse.
 
-A forward changes along a direction as tangent_p says, which is linear in the direction and transposes into a backward. A
-backward changes as tangent_p says, too, and is linear in what comes in. Second derivatives are symmetric, so tangent_p of a
-backward transposes into itself. Which gradients are wanted is known from what the caller differentiates; a backward computes
-those and no others."""
+tangent_p is the derivative of a forward along a direction; it is linear in the direction, and its transpose is a backward.
+tangent_p is also the derivative of a backward, and linear in its inputs. Second derivatives are symmetric, so the tangent_p
+of a backward is its own transpose. Which gradients are wanted is known from what the caller differentiates; a backward
+computes only those."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import numpy as np
 from .. import _core
 from .._request import (
     TraceError,
+    by_arguments,
     check_captured_name,
     check_modifiers,
     no_modifier,
@@ -130,9 +131,8 @@ def _text_formula(what: str, modifier: str | Program, tensors: Mapping[str, Any]
         try:
             program = Program(program_line(**texts, tensors=arrays, scalars=scalars))
         except _core.InvalidArgument as error:
-            if "unknown" not in str(error):
-                raise
-            raise _core.InvalidArgument(f"{error}\nWhat {what} captures is given by name, in {what}_tensors") from None
+            argument = f"{what}_tensors"
+            raise _core.InvalidArgument(by_arguments(str(error), argument, f"{argument}={{...}}")) from None
     for name in values:
         if name not in captured:
             raise not_captured(f"{what}_tensors", name)

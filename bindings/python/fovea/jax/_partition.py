@@ -1,11 +1,11 @@
-"""How a call is cut over a mesh: batch and heads, without communication.
+"""How a call is sharded over a mesh: by batch and heads, without communication.
 
-Each device runs attention on its part of the batch and of the heads, and sees global coordinates. A captured tensor that a
-coordinate alone indexes is cut along with it; any other is whole on every device, and the device's offset is bound.
-Gradients of what is whole are summed over the mesh.
+Each device runs attention on its part of the batch and of the heads, and sees global coordinates. A captured tensor that is
+indexed by one coordinate alone is sharded along with it; any other is whole on every device, and the device's offset is
+bound. Gradients of whole tensors are summed over the mesh.
 
-The arrays of a mesh with explicit axes (jax.make_mesh makes such) say in their types how they are cut. These axes are left
-to XLA while attention is traced, and the results get the types that follow from that of q: its batch and its heads."""
+The arrays of a mesh with explicit axes (as jax.make_mesh makes it) have types that say how they are sharded. These axes are
+left to XLA while attention is traced, and the results get the types that follow from that of q: its batch and its heads."""
 
 from __future__ import annotations
 

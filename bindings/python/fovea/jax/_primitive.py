@@ -1,9 +1,9 @@
-"""The primitives: attention forward and backward, how both change along a direction, and the custom call that each becomes.
+"""The primitives: attention forward and backward, the derivative of both along a direction, and the custom call of each.
 
 forward_p, backward_p and tangent_p are what transformations see: they batch (`_batching`), are partitioned (`_partition`)
 and differentiated (`_derivative`). call_p is one custom call on one device; its lowering asks Fovea whether an engine can
-run it, so that what can't fails when it is compiled, with every engine's reasons. The library with the XLA handlers is
-found, loaded and given to XLA by name, once per process."""
+run it, so that a problem that none can run fails at compile time, with every engine's reasons. The library with the XLA
+handlers is found, loaded and registered with XLA by name, once per process."""
 
 from __future__ import annotations
 
@@ -135,10 +135,9 @@ def _recorded_workspace(spec: Spec, direction: str, line: str) -> int | None:
 
 @functools.cache
 def register() -> None:
-    """Gives XLA the handlers of Fovea's custom calls; cheap if it was done before.
+    """Registers the handlers of Fovea's custom calls with XLA; cheap if it was done before.
 
-    Every call of attention does so. A process that only runs programs which were exported or compiled elsewhere calls it
-    first."""
+    Every call of attention does this. A process that only runs programs exported or compiled elsewhere must call it first."""
     # XLA needs types before the handlers that use them. JAX keeps that order only if a backend has been
     # started: otherwise the start of the backend fails.
     jax.default_backend()

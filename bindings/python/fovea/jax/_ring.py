@@ -1,8 +1,8 @@
-"""The ring of context parallelism: how the tokens of a sequence are dealt out to devices, and keys and values of one device
+"""The ring of context parallelism: how the tokens of a sequence are distributed over devices, and keys and values of one device
 after the other, each part merged by its lse.
 
-Called by context_attention(). The library's plan says which steps there are and who needs whose keys in them
-(fovea_parallel_plan): steps that are masked on every device are left out, and keys that are masked for a device are not sent
+Called by context_attention(). The library's plan says which steps there are and which device needs whose keys in them
+(fovea_parallel_plan): steps that are masked on every device are skipped, and keys that are masked for a device are not sent
 to it. Keys come straight from the device that has them, and their gradients go straight back."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ShardPlace:
 
 
 def reorder_sequence(x: jax.Array, parts: int, order: str, *, axis: int = 1, inverse: bool = False) -> jax.Array:
-    """A whole sequence in the order in which `parts` devices take contiguous shards of it, or (inverse) back.
+    """Reorders a whole sequence so that contiguous shards of it are the parts of `parts` devices, or (inverse) back.
 
     "striped" gives device i the tokens i, i + parts, ...; "zigzag" the i-th and the i-th last of 2 * parts pieces."""
     one_of("order", order, ORDERS)

@@ -1,8 +1,8 @@
 """A jaxpr, read as a formula.
 
-Values are KnownValue (they depend on no score and no position: computed outside, by JAX, and captured if a formula needs
-them) or symbolic (arrays of Terms). Equations between KnownValue values are hoisted: they run once per call of the
-attention, under whatever transformation surrounds it, so their gradients are JAX's."""
+Values are either KnownValue or symbolic. A KnownValue depends on no score and no position: JAX computes it outside, and it
+is captured if a formula needs it. Symbolic values are arrays of Terms. Equations between KnownValue values are hoisted: they
+run once per call of the attention, under whatever transformation surrounds it, so JAX differentiates them."""
 
 from __future__ import annotations
 

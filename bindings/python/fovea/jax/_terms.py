@@ -1,7 +1,7 @@
 """Scalars of a formula, and the text that they become.
 
 A Term is one scalar: a leaf, a literal, or a name that a `let` gives. The Writer makes Terms, one `let` for each distinct
-operation, so that a graph of n nodes is a text of n lines. Constants and indices that can't be negative are folded here,
+operation, so that a graph of n nodes is a text of n lines. Constants, and indices that cannot be negative, are folded here,
 since array indexing in JAX emits a wrap for every index. Nothing here knows JAX; `_symbolic` does."""
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A Python modifier, traced by JAX and read as a formula.
 
-In a jaxpr a number that the modifier has closed over is a literal like any other, and a new value would be a new program; an
-array of NumPy can't be indexed by what is traced. So such numbers and arrays (in closure cells, defaults, partials, globals
-that the function names, and the functions it closes over) are found first, and the function is rebuilt with arrays of JAX in
-their place; literals inside the function stay as they are. Nothing about the function is cached: it is examined at each
-call."""
+In a jaxpr, a number that the modifier closes over is a literal like any other, so that a new value would be a new program;
+and a NumPy array cannot be indexed by traced values. So such numbers and arrays (in closure cells, defaults, partials,
+globals that the function names, and the functions it closes over) are found first, and the function is rebuilt with JAX
+arrays in their place; literals inside the function stay as they are. Nothing about the function is cached: it is examined at
+each call."""
 
 from __future__ import annotations
 

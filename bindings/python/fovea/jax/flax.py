@@ -45,10 +45,10 @@ _STRATEGIES = {"default": "ring", "ring": "ring", "all_gather": "all_gather", "a
 class DotProductAttention(nn.Module):
     """Attention with Transformer Engine's arguments and the modifiers of `fovea.jax.attention`.
 
-    The output has the type of the inputs, which have one type; `dtype` is deprecated there, and must be that type.
-    Differences: scores are always accumulated in float32, so `float32_logits` changes nothing; any number of segments is
-    taken, so `max_segments_per_seq` changes nothing; lengths and segments come in `sequence_descriptor` for every layout;
-    inside jax.shard_map, `context_parallel_axis` names the mesh axis that the sequence is cut along, with the strategy
+    The output has the type of the inputs, which must agree; `dtype` is deprecated there, and must be that type.
+    Differences: scores are always accumulated in float32, so `float32_logits` has no effect; any number of segments is
+    allowed, so `max_segments_per_seq` has no effect; lengths and segments come in `sequence_descriptor` for every layout;
+    inside jax.shard_map, `context_parallel_axis` names the mesh axis that the sequence is sharded along, with the strategy
     "default" (a ring), "ring" or "all_gather". A mask that Transformer Engine would ignore is refused. `dropout_rng` is that
     of `attention`."""
 

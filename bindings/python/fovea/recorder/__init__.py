@@ -1,7 +1,7 @@
 """cuDNN-style callbacks as formulas.
 
-A callback `(graph, score, tensors)`, as Transformer Engine and cudnn-frontend take it, is run once with a graph
-object that records its operations. The result is a formula text and the tensors that it reads; no cuDNN is
+A callback `(graph, score, tensors)`, as Transformer Engine and cudnn-frontend take it, runs once on a graph
+object that records its operations. The result is a formula text and the tensors that it reads; cuDNN is not
 needed, and no reference to the callback is kept.
 
     recorded = record(softcap.forward, softcap.backward, tensors={"softcap": cap})
@@ -69,9 +69,9 @@ def record(
 ) -> Recorded:
     """The formulas of cuDNN-style callbacks.
 
-    `score_mod(graph, score, tensors)` gives the modified score; `score_mod_bprop(graph, grad, tensors)` the gradient of the
-    score from that of the modified one (without it, it is derived). A bprop with a fourth parameter is also given the score.
-    `sizes` are (B, H, Sq, Skv): if given, extents are checked, and other sizes give the same formulas."""
+    `score_mod(graph, score, tensors)` returns the modified score; `score_mod_bprop(graph, grad, tensors)` the gradient of the
+    score from that of the modified one (by default it is derived). A bprop with a fourth parameter also gets the score.
+    `sizes` are (B, H, Sq, Skv): if given, extents are checked against them. Formulas do not depend on them."""
     graph = Graph(sizes)
     with _one_at_a_time, cudnn_importable():
         score = graph._leaf("score")

@@ -1,4 +1,4 @@
-"""The graph that a callback is run against: cudnn's pygraph, as far as modifiers may use it."""
+"""The graph that a callback runs on: cudnn's pygraph, as far as modifiers may use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tensors that a callback sees: cudnn's tensor attributes, as far as callbacks use them; and those that it captures: their
+"""The tensors that a callback sees (cudnn's tensor attributes, as far as callbacks use them), and the captured ones: their
 names, types and extents in the formula language."""
 
 from __future__ import annotations

@@ -70,27 +70,28 @@ def attention(
     window_from_the_end: bool = False,
     **options: Unpack[Options],
 ):
-    """Attention with modified scores: o, or a tuple (o, lse, row_max, max_logit) of what was asked for.
+    """Attention with modified scores: o, or a tuple (o, lse, row_max, max_logit) of the requested outputs.
 
     q, k, v      in `layout`: bhsd, bshd, sbhd, or thd (packed sequences [T, H, D] with cu_seqlens); any strides.
                  k and v may have fewer heads than q.
     score_mod    a function of (score, b, h, q_idx, kv_idx), a formula text, a fovea.Program, or a callback
                  (graph, score, tensors) as Transformer Engine takes.
-    scale        a number; or a tensor of one element, which gets a gradient if it wants one (score_mod is then a function).
+    scale        a number; or a tensor of one element, which gets a gradient if it requires one (score_mod must then be a
+                 function).
     mask_mod     a function of (b, h, q_idx, kv_idx) or a formula text: True keeps a score.
     score_mod_bprop  a hand-written derivative: a function of (grad, score, b, h, q_idx, kv_idx), a text, or a callback.
-                 Without it the derivative is derived.
-    tensors, scalars  what formula texts and callbacks name: {name: tensor}, {name: number}. A new number never builds
-                 a new plan. Functions capture by themselves. bprop_tensors: what a callback's derivative names.
+                 By default the derivative is derived.
+    tensors, scalars  the names in formula texts and callbacks: {name: tensor}, {name: number}. A new number never builds
+                 a new plan. Functions capture by themselves. bprop_tensors: the names in a callback's derivative.
     is_causal    True: query i sees keys up to i; "bottom_right": the last query sees the last key.
     window_size  (left, right): keys from i - left to i + right; -1 is no bound. With window_from_the_end, or causal
-                 from the bottom right, i counts so that the last query sees the last key.
+                 from the bottom right, i is counted such that the last query is at the last key.
     seq_lens     [B] integers, or a pair for queries and keys: true lengths of padded sequences.
     cu_seqlens   thd: [B + 1] starts, or a pair; max_seqlen: the longest, or a pair (otherwise looked up, which
                  waits for the GPU).
     sinks        [H]: one more logit per head that joins the sum and has no value.
-    dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`. One seed gives the same mask on
-                 every device and in every engine.
+    dropout_p    of probabilities; the seed comes from `generator`, torch's own or `seed`. The same seed drops the same
+                 probabilities on every device and in every engine.
     q_offset, k_offset  added to the positions that modifiers see; numbers, or one per sequence.
     deterministic=None means what torch.use_deterministic_algorithms says."""
     handed = handed_of(attention, options)
@@ -257,12 +258,13 @@ def modifiers_of(given, q, k) -> Formulas:
 def explain(
     q, k, v, *, device=None, prove=False, ranks=None, strategy="ring", order="contiguous", head_ranks=None, **options
 ) -> Explanation:
-    """Takes what fovea.torch.attention takes. Tensors that require gradients ask for an engine with a backward.
+    """Which engine would run a call of fovea.torch.attention, and why the others would not. If a tensor requires gradients,
+    an engine with a backward is chosen.
 
-    device  another one than the tensors': "h200", "cuda:0", a description's file. Works on a machine without it.
+    device  instead of that of the tensors: "h200", "cuda:0", a JSON description. The machine need not have it.
     prove   builds plans to prove support.
-    ranks   also says what each of so many ranks would compute and send under fovea.torch.context_parallel, whose strategy,
-            order and head_ranks go with it; q, k and v are the whole then. `to_dict()["ranks"]` has every rank's steps."""
+    ranks   also says what each of so many ranks would compute and send under fovea.torch.context_parallel, with its
+            strategy, order and head_ranks; q, k and v are then the whole. `to_dict()["ranks"]` has every rank's steps."""
     given = given_to(explain, options) | {"generator": None, "seed": 0}
     call, q, k, v, sinks = request(q, k, v, given)
     found = modifiers_of(given, q, k)

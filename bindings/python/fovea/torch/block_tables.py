@@ -1,7 +1,7 @@
-"""torch's BlockMask: the scores of a block are kept if the tables say that it is full, and if they list it and its function
-keeps them. A call carries the tables beside the function's formula, also through a compiled or exported program. Right
-before it runs they are left out if the formula provably says the same; otherwise they become part of the mask, one
-element per block."""
+"""torch's BlockMask: the scores of a block are kept if the tables say that it is full, or if they list it and its function
+keeps them. A call carries the tables together with the function's formula, also through a compiled or exported program.
+Right before it runs, the tables are dropped if the formula provably keeps the same scores; otherwise they become part of the
+mask, one element per block."""
 
 import dataclasses
 import itertools

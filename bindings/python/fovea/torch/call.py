@@ -1,6 +1,6 @@
-"""One call of attention without q, k, v and captured tensors: which attention it is, and the small things that it binds.
-Made by the public functions, or from the arguments of an operator of torch.library. Also what the library is told of its
-tensors (sizes and strides), how outputs lie, and the signatures by which plans are looked up."""
+"""One call of attention without q, k, v and captured tensors: which attention it is, and the small values that it binds. Made
+by the public functions, or from the arguments of an operator of torch.library. Also what the library is told of its tensors
+(sizes and strides), the layout of outputs, and the signatures by which plans are looked up."""
 
 import dataclasses
 from collections.abc import Sequence

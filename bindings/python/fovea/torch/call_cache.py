@@ -1,6 +1,6 @@
 """Finds the plan of a plain eager call from its arguments. The key has the steps of its modifiers (steps.py), its options and
-the signatures of its tensors, so what was checked, traced and chosen for the first such call holds for all of them.
-One table has the plans of all calls, those of backward passes and of the operators of ops.py among them."""
+the signatures of its tensors, so what was checked, traced and chosen for the first such call holds for all of them. One
+table has the plans of all calls, including those of backward passes and of the operators of ops.py."""
 
 import torch
 

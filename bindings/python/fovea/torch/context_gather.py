@@ -1,5 +1,5 @@
-"""Context parallelism that gathers keys first: all keys that a rank's queries look at, then one call per piece of queries.
-Also used for a rank's part of the heads after an all-to-all, which has all keys already."""
+"""Context parallelism that gathers keys first: all keys that a rank's queries look at, then one call per piece of queries. Also
+used for a rank's part of the heads after an all-to-all, which has all keys already."""
 
 import dataclasses
 

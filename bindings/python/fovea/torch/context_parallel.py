@@ -1,4 +1,4 @@
-"""fovea.torch.context_parallel: attention over a sequence that is cut over the ranks of a torch.distributed group."""
+"""fovea.torch.context_parallel: attention over a sequence that is split over the ranks of a torch.distributed group."""
 
 import dataclasses
 import re
@@ -27,21 +27,22 @@ ORDERS = ("contiguous", "zigzag")
 def context_parallel(
     q, k, v, *, group=None, strategy="ring", order="contiguous", head_ranks=None, seq_len=None, stream=None, **options
 ):
-    """fovea.torch.attention over a sequence that is cut over the ranks of `group`: q, k, v, o and their gradients are this
-    rank's rows. Everything else is as on one GPU: modifiers see global positions, captured tensors, lengths and cu_seqlens
+    """fovea.torch.attention over a sequence that is split over the ranks of `group`: q, k, v, o and their gradients are this
+    rank's rows. Everything else is as on one GPU: modifiers see global positions, and captured tensors, lengths and cu_seqlens
     are those of the whole, the same on all ranks. Gradients of captured tensors and sinks are summed over ranks.
 
     group        of torch.distributed; the default one if None. A pair for a2a+p2p: of all-to-alls, and of the ring.
     strategy     ring: keys come from one rank after the other, results are merged by lse. all_gather: keys first.
                  all_to_all: each rank gets all positions of a part of the heads. a2a+p2p: all-to-all inside groups of
                  `head_ranks` neighbours, a ring of them. Parts of keys that are all masked are not sent.
-    order        how rows are dealt out (`shard_sequence` does it): contiguous, or zigzag, which shares the work of causal
-                 masks evenly: rank i has the i-th and the i-th last of twice as many parts as there are ranks, packed
-                 sequences each for itself.
+    order        how rows are distributed (by `shard_sequence`): contiguous, or zigzag, which balances the work of causal
+                 masks: of twice as many parts as there are ranks, rank i has part i from the start and part i from the
+                 end. Packed sequences are split one by one.
     seq_len      rows of the whole sequence, or a pair for queries and keys, if ranks have different numbers of them.
-    stream       CUDA: for what is sent; one of Fovea's own if None.
-    dropout_p    drops the same scores as on one GPU with the same seed; without `seed`, the first rank's generator counts.
-    deterministic  all_gather and all_to_all then give o, lse and the gradients of q, k, v bit by bit as one GPU does."""
+    stream       CUDA: for messages; None: one of Fovea's own.
+    dropout_p    drops the same scores as on one GPU with the same seed; without `seed`, it comes from the first rank's
+                 generator.
+    deterministic  all_gather and all_to_all then give the same bits of o, lse and the gradients of q, k, v as one GPU."""
     one_of("strategy", strategy, STRATEGIES)
     one_of("order", order, ORDERS)
     given = given_to(context_parallel, options)
@@ -65,7 +66,9 @@ def context_parallel(
     captured = with_whole_sizes(call, formulas.tensors, whole)
     how = (ranks.size, strategy, order, head_ranks or 0)
     plan = plan_of(call, whole, captured, how, ranks.rank, q.device)
-    asked = f"{how} {[tuple(x.shape) for x in whole]} {[tuple(x.shape) for x in captured]} {q.dtype} {call.key()}"
+    shapes, others = ([list(x.shape) for x in tensors] for tensors in (whole, captured))
+    split = f"{strategy}, order {order}, head_ranks {head_ranks}"
+    asked = f"{split}; whole q, k, v {shapes} {q.dtype}; captured {others}; formulas and options {call.key()}"
     ranks.agree(asked, wrong_rows(call, plan, q, k))
     job = Job(call, plan, ranks, gathers=strategy in ("all_gather", "all_to_all"))
     o, *others = ContextParallel.apply(job, q, k, v, sinks, *captured)
@@ -205,7 +208,9 @@ def shard_sequence(x, ranks, rank, *, order="contiguous", dim=2, cu_seqlens=None
 
 
 def unshard_sequence(parts, *, order="contiguous", dim=2, cu_seqlens=None):
-    """The whole tensor of all ranks' rows."""
+    """The whole tensor, from a list of the parts of all ranks: the inverse of shard_sequence."""
+    if isinstance(parts, torch.Tensor):
+        raise InvalidArgument("parts: a Tensor; must be a list with the part of every rank")
     rows = sum(x.shape[dim] for x in parts)
     places = [i for rank in range(len(parts)) for i in rows_of(rows, len(parts), rank, order, cu_seqlens)]
     whole = torch.cat(list(parts), dim)
@@ -231,7 +236,7 @@ def rows_of(rows, ranks, rank, order, cu_seqlens):
 
 
 class ContextParallelSDPA(TorchFunctionMode):
-    """Inside, `torch.nn.functional.scaled_dot_product_attention` of DTensors that are cut along their sequence is
+    """Inside it, `torch.nn.functional.scaled_dot_product_attention` of DTensors that are sharded along their sequence is
     fovea.torch.context_parallel; everything else is left to torch.
 
         with torch.distributed.tensor.experimental.context_parallel(mesh, buffers=..., buffer_seq_dims=...):
@@ -239,8 +244,8 @@ class ContextParallelSDPA(TorchFunctionMode):
                 loss = model(x).sum()
                 loss.backward()
 
-    order        how rows are dealt out: torch's manager does it as zigzag; contiguous is what a DTensor says by itself.
-    strategy     as context_parallel has it.
+    order        how rows are distributed: zigzag by torch's manager, contiguous in other DTensors.
+    strategy     as in context_parallel.
     """
 
     def __init__(self, strategy="ring", order="zigzag"):

@@ -1,4 +1,4 @@
-"""The plan of context parallelism as fovea.torch follows it: the library says who computes which tiles in which step
+"""The plan of context parallelism as fovea.torch follows it: the library says which rank computes which tiles in which step
 (fovea_parallel_plan); here these become rows of tensors and calls of attention."""
 
 import dataclasses

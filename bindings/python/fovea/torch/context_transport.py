@@ -66,7 +66,7 @@ class Ranks:
                     if other != what:
                         mistake = mistake or (
                             f"context_parallel: rank {rank} computes\n  {other}\nand rank {dist.get_rank(group)}\n  {what}\n"
-                            "all ranks of a group must ask for the same attention"
+                            "all ranks of a group must ask for the same attention, with seq_len if their numbers of rows differ"
                         )
         if mistake:
             raise InvalidArgument(mistake)

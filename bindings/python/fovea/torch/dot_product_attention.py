@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 class DotProductAttention(torch.nn.Module):
     """Scaled dot product attention over query, key and value layers in `qkv_format` sbhd, bshd or thd; the output has
-    its heads merged. Transformer Engine's documentation has the arguments. `score_mod` and its companions may be what
-    they are there (callbacks of a graph) or anything that fovea.torch.attention takes, and go with every mask, bias,
-    window, format, dropout and softmax type. `options` (engine, verify ...) are handed on to every call."""
+    its heads merged. Transformer Engine's documentation describes the arguments. `score_mod` and its companions may be
+    callbacks that build a graph, as there, or anything that fovea.torch.attention takes, and work with every mask, bias,
+    window, format, dropout and softmax type. `options` (engine, verify ...) are passed to every call."""
 
     @takes(without=RETURNS, deterministic=None)
     def __init__(
@@ -81,8 +81,8 @@ class DotProductAttention(torch.nn.Module):
         self.region.set_group(tp_group)
 
     def set_context_parallel_group(self, cp_group, cp_global_ranks=None, cp_stream=None, cp_comm_type="p2p"):
-        """Sequences are cut over the ranks of cp_group from now on, in the order zigzag as Transformer Engine's are; None: over
-        none. A pair of groups, of all-to-alls and of the ring, goes with cp_comm_type "a2a+p2p". cp_global_ranks must be the
+        """From now on sequences are split over the ranks of cp_group, in Transformer Engine's order (zigzag); None: they are
+        not. With cp_comm_type "a2a+p2p" it is a pair of groups, for all-to-alls and for the ring. cp_global_ranks must be the
         ranks of the group."""
         self.cp_group, self.cp_stream = cp_group, cp_stream
         self.cp_strategy = COMMUNICATION[one_of("cp_comm_type", cp_comm_type, COMMUNICATION)]

@@ -1,5 +1,5 @@
-"""Errors about modifiers: which operation cannot be traced, on which line of whose file, and what would work; and the names
-that captured tensors have in the user's code, which are looked for only when something is wrong with them."""
+"""Errors about modifiers: which operation cannot be traced, on which line of whose file, and what would work. Also finds the
+names that captured tensors have in the user's code, which is done only for errors."""
 
 import functools
 import linecache

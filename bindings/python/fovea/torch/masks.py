@@ -1,5 +1,5 @@
-"""Block masks without blocks: a mask's formula tells which tiles are empty, so nothing of the size of the scores is made.
-torch's own BlockMask objects are read here, too."""
+"""Block masks without blocks: the formula of a mask says which tiles are empty, so nothing of the size of the scores is made.
+torch's own BlockMask objects are read here too."""
 
 import operator
 from typing import Callable, Optional, Tuple, Union
@@ -49,8 +49,8 @@ def combined(name, both, masks):
 
 class BlockMask(TorchsBlockMask):
     """A mask function with the lengths that it is made for. If B or H is None, it is the same for every sequence or head. It is
-    a subclass of torch's class: its tables (kv_indices ...) are made when they are first used, and with them to_dense,
-    sparsity and [] work. Fovea does not need them: what the function captures is read when a call runs."""
+    a subclass of torch's class: its tables (kv_indices ...), which to_dense, sparsity and [] use, are made when they are
+    first used. Fovea does not need them: what the function captures is read when a call runs."""
 
     dq_write_order = dq_write_order_full = dq_kv_order = dq_kv_order_spt = None
 
@@ -117,8 +117,8 @@ def create_block_mask(
     _compile: bool = False,
     **unused,
 ) -> BlockMask:
-    """torch's function of the same name. Costs microseconds and no memory at any length. `device` and `BLOCK_SIZE` are those
-    of the tables, if these are asked for; `_compile` and the other options of tables are ignored."""
+    """torch's function of the same name. Takes microseconds and no memory at any length. `device` and `BLOCK_SIZE` are those
+    of the tables, if code reads them; `_compile` and the other options for tables are ignored."""
     known = {"separate_full_blocks", "compute_dq_write_order", "dq_kv_order"}
     for name in unused:
         if name not in known:

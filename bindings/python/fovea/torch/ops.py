@@ -1,5 +1,5 @@
-"""Attention as operators of torch.library, for what looks at a program instead of running it: torch.compile, export, fake
-tensors, vmap, dispatch modes. Plain eager calls take the shorter way of eager.py; both end in runtime.py."""
+"""Attention as operators of torch.library, for torch.compile, export, fake tensors, vmap and dispatch modes, which look at a
+program instead of running it. Plain eager calls take the shorter path of eager.py; both end in runtime.py."""
 
 import dataclasses
 
@@ -130,8 +130,46 @@ def along(texts, bound, at, changes, wants):
     changes = {name: x for name, x in changes.items() if x is not None}
     if not changes:
         return None
-    call = dataclasses.replace(unpack(*texts, bound), wants=wants)
-    return attention_tangent(*at, list(changes.values()), ",".join(changes), *bound, *texts_of(call))
+    q, k, v, sink, captured, *others = at
+    texts = Texts(texts_of(dataclasses.replace(unpack(*texts, bound), wants=wants)))
+    return Tangent.apply(texts, ",".join(changes), *bound, q, k, v, sink, *others, *changes.values(), *captured)
+
+
+class Texts(tuple):
+    """texts_of a call, as one argument of a Function: torch's rules for vmap take only flat ones."""
+
+
+class Tangent(torch.autograd.Function):
+    """attention_tangent with an error for its derivative. torch.func asks for a graph even where nothing walks it, and takes it
+    from a Function with setup_context, not from an operator."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(texts, names, *tensors):
+        bound, (q, k, v, sink, *others), rest = tensors[:COUNT], tensors[COUNT : COUNT + 8], tensors[COUNT + 8 :]
+        count = len(names.split(","))
+        moving, captured = list(rest[:count]), list(rest[count:])
+        return tuple(attention_tangent(q, k, v, sink, captured, *others, moving, names, *bound, *texts))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.of_backward = unpack_options(inputs[0][1])[-1] != ""
+
+    @staticmethod
+    def backward(ctx, *_):
+        if not ctx.of_backward:
+            raise Unsupported(
+                "fovea.torch has no derivative of a forward-mode derivative. What works: second derivatives in the other order, "
+                "torch.func.jvp of torch.func.grad, or torch.func.hessian"
+            )
+        raise Unsupported(
+            "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
+            "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for "
+            "the part of the model whose third derivative is needed"
+        )
+
+    jvp = backward
 
 
 def along_gradients(ctx, changes, needed=None):
@@ -184,16 +222,6 @@ def differentiate_backward(ctx, changes):
 
 attention_backward.register_autograd(differentiate_backward, setup_context=save_backward)
 
-
-def no_third_derivative(ctx, *_):
-    raise Unsupported(
-        "fovea.torch has first and second derivatives of attention, and no third one. What works: take it through "
-        "torch.nn.attention.flex_attention.flex_attention in eager mode, which is made of differentiable operations, for "
-        "the part of the model whose third derivative is needed"
-    )
-
-
-attention_tangent.register_autograd(no_third_derivative)
 
 
 def texts_of(call: Call):

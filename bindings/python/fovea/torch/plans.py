@@ -1,5 +1,5 @@
-"""From a call and its tensors to plans of the library. Prepared plans are kept in the table of call_cache.py; the
-library's own cache of plans stands behind it."""
+"""From a call and its tensors to plans of the library. Prepared plans are kept in the table of call_cache.py, in front of the
+library's own cache of plans."""
 
 import re
 

@@ -1,5 +1,6 @@
-"""attention and flex_attention on DTensors. Cut along the batch or the heads, every rank computes its own part, and modifiers
-see the coordinates of the whole through offsets; cut along the sequence, it is context_parallel."""
+"""attention and flex_attention on DTensors. If they are sharded along the batch or the heads, every rank computes its own part,
+and modifiers see the coordinates of the whole through offsets; if they are sharded along the sequence, it is
+context_parallel."""
 
 import torch
 import torch.distributed as dist

@@ -1,5 +1,5 @@
-"""Functions of torch that the formula language does not have, as expressions of its operations; and searches in a short table,
-which are unrolled."""
+"""Functions of torch that the formula language lacks, as expressions of its operations; and searches in a short table, which
+are unrolled."""
 
 import math
 

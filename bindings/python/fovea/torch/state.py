@@ -1,6 +1,6 @@
-"""What of torch's state decides how a call runs: modes, transforms, autocast, the stream and whether it is captured. This file
-uses names of torch that are not public (so do dynamo.py, context_parallel.py and block_tables.py): for these questions torch has no
-public functions, or none that answer in less than a microsecond, and every call asks them."""
+"""The part of torch's state that decides how a call runs: modes, transforms, autocast, the stream and whether it is captured.
+This file uses non-public names of torch (so do dynamo.py, context_parallel.py and block_tables.py): every call asks these
+questions, and torch has no public functions for them, or none that answer in less than a microsecond."""
 
 import torch
 import torch.autograd.forward_ad as forward_ad

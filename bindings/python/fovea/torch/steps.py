@@ -1,7 +1,6 @@
-"""Runs a modifier on light symbols at every call. fovea._core.Steps writes down what it does to them, which takes less
-than a microsecond for an operation and says exactly which formula it is: closures, globals and parameters are always
-the current ones. Steps that were not seen before are replayed on the symbols of values.py, which know types and rules
-and give the formula's text."""
+"""Runs a modifier on light symbols at every call. fovea._core.Steps records what it does to them, which takes less than a
+microsecond per operation and says exactly which formula it is: closures, globals and parameters are always current. New
+steps are replayed on the symbols of values.py, which know types and rules and give the text of the formula."""
 
 import torch
 from torch.overrides import TorchFunctionMode

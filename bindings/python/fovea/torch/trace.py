@@ -1,5 +1,5 @@
-"""Runs a modifier on symbols that know types and rules, and keeps what it does as formula text. Used for steps that were not
-seen before (steps.py), and for every call that is not plain eager."""
+"""Runs a modifier on symbols that know types and rules, and records what it does as formula text. Used for new steps
+(steps.py), and for every call that is not plain eager."""
 
 import operator
 

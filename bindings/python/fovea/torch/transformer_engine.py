@@ -1,5 +1,5 @@
-"""What Transformer Engine's modules take: their arguments, masks and biases as tensors, checkpoints and rotary positions.
-What Fovea does not have is an error that says so, never ignored."""
+"""What Transformer Engine's modules take: their arguments, masks and biases as tensors, checkpoints and rotary positions. An
+argument for a feature that Fovea lacks is an error that says so, never ignored."""
 
 import torch
 from torch import Tensor

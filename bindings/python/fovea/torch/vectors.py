@@ -1,5 +1,5 @@
-"""Short vectors in a modifier, unrolled: a row of a captured table, or a captured tensor of rank 1 that meets a position
-((offsets <= q_idx).sum(), torch.dot(a[h], b[k])). Each element is a value of its own; a reduction joins them."""
+"""Short vectors in a modifier, unrolled: a row of a captured table, or a captured tensor of rank 1 that is combined with a
+position ((offsets <= q_idx).sum(), torch.dot(a[h], b[k])). Each element is a value of its own; a reduction joins them."""
 
 import torch
 

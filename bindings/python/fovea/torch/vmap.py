@@ -88,10 +88,6 @@ def inner_batch(text, batch):
     return formulas.text()
 
 
-class Texts(tuple):
-    """ops.texts_of a call, as one argument: torch's rules for vmap take only flat ones."""
-
-
 class Transformed(torch.autograd.Function):
     """What torch.func differentiates; vmap maps over the operators inside."""
 
@@ -160,7 +156,7 @@ def transformed(call, q, k, v, sink, captured):
     """Attention inside torch.func's transforms."""
     if not call.wants and is_forward_mode():
         call = dataclasses.replace(call, wants="q,k,v")  # for lse
-    return Transformed.apply(Texts(ops.texts_of(call)), *call.tensors(), q, k, v, sink, *captured)
+    return Transformed.apply(ops.Texts(ops.texts_of(call)), *call.tensors(), q, k, v, sink, *captured)
 
 
 OUTPUTS_AND_GRADIENTS = ("o", "lse", "grad_o", "grad_lse")

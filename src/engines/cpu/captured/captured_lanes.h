@@ -1,7 +1,7 @@
-// Who sums the gradients of captured tensors. A tensor is small enough that every lane has a copy
-// of its own, in double, and the copies are added up lane after lane; or each of its elements
-// belongs to one lane, because an index of it is b, h or k and key chunks that differ there are in
-// different lanes. All of it follows from shapes.
+// Which lane sums the gradients of captured tensors. Either a tensor is small enough that every
+// lane has its own copy, in double, and the copies are added up lane after lane; or each of its
+// elements belongs to one lane, because one of its indices is b, h or k, and key chunks that differ
+// there are in different lanes. All of it follows from shapes.
 #pragma once
 
 #include <array>

@@ -2,13 +2,14 @@
 // scalars).
 //
 // The gradients dS of a row's scores must add up to dlse. In f32 they do not quite, since dP and
-// rowsum(dO * O) are rounded independently; if one probability is near 1, little else is left of
-// its dS. The gradient of a slope, sum dS (k - q), multiplies that error by distances. The error is
-// spread over the row in proportion to its probabilities P, so
+// rowsum(dO * O) are rounded independently; if one probability is near 1, its dS is mostly that
+// rounding error. The gradient of a slope, sum dS (k - q), multiplies the error by distances.
+// Assuming that the error is spread over the row in proportion to its probabilities P, the gradient
+// without it is
 //   sum dS w - (sum dS - dlse) * sum P w
-// is the gradient without it. This needs probabilities that add up to 1: nothing is done for rows
-// of which the call sees only some keys, or whose sink takes a part, nor with dropout, since what
-// it leaves of a row may add up to 1 by chance.
+// This needs probabilities that add up to 1. So nothing is done for rows of which the call sees
+// only some keys, for rows whose sink takes a part, or with dropout, since what it leaves of a row
+// may add up to 1 by chance.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Products of matrices in panels. A micro-kernel holds group_rows x group_columns sums in registers
-// and runs once along k; what bounds it is two multiply-adds a cycle. Each sum adds its terms in
-// the order of k, so a row's result does not depend on which rows are computed beside it.
+// and runs once along k; it is bound by two multiply-adds per cycle. Each sum adds its terms in the
+// order of k, so a row's result does not depend on which rows are computed with it.
 #pragma once
 
 #include "engines/cpu/kernels/table.h"

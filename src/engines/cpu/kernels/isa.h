@@ -1,11 +1,11 @@
 // Which instruction set this translation unit is compiled for. avx512_bf16.cpp, avx512.cpp,
-// avx2.cpp, neon.cpp and scalar.cpp define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and
-// include every kernel source after it; CMake gives each file its flags. The objects hold one
-// global symbol, their KernelTable, and no weak ones (tests/repo checks that).
+// avx2.cpp, neon.cpp and scalar.cpp define FOVEA_ISA (the namespace) and FOVEA_ISA_LEVEL, and then
+// include every kernel source; CMake gives each file its flags. Their objects have one global
+// symbol, the KernelTable, and no weak ones (tests/repo checks this).
 //
-// The level counts what x86 has beyond plain vectors: 1 AVX2, 2 AVX-512, 3 with pairs of bf16. NEON
-// is at level 0, and differs from plain vectors in vec_neon.h and in the few places that ask for
-// FOVEA_NEON.
+// The level counts what x86 has beyond plain vectors: 1 AVX2, 2 AVX-512, 3 AVX-512 with pairs of
+// bf16. NEON is at level 0; it differs from plain vectors in vec_neon.h and in the few places that
+// test FOVEA_NEON.
 #pragma once
 
 #if !defined(FOVEA_ISA) || !defined(FOVEA_ISA_LEVEL)

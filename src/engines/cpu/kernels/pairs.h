@@ -1,6 +1,6 @@
-// Matrices of bf16 as products of pairs read them: see PairKernels. Compiled for processors that
-// multiply pairs in one instruction, and for the scalar set, where the same code is tested
-// anywhere.
+// Matrices of bf16 in the layout that products of pairs read: see PairKernels. Compiled for
+// processors that multiply pairs in one instruction, and for the scalar set, so that the same code
+// can be tested anywhere.
 #pragma once
 
 #include "engines/cpu/kernels/gemm.h"

@@ -1,5 +1,6 @@
-// From scores to probabilities and, backward, to gradients of scores. exp is 2^x by a polynomial of
-// degree 5, 1e-7 off; several vectors advance together, since one alone waits for its own results.
+// From scores to probabilities and, in a backward, to gradients of scores. exp is 2^x by a
+// polynomial of degree 5, with an error of 1e-7; several vectors advance together, since one alone
+// would wait for its own results.
 #pragma once
 
 #include "engines/cpu/kernels/table.h"

@@ -1,5 +1,5 @@
-// exp, exp2, expm1 and what is made of them, on packs: within 2 ulp or so, right at the ends (NaN,
-// infinities, zeros, subnormal results).
+// exp, exp2, expm1 and functions made of them, on packs: within about 2 ulp, and right for NaN,
+// infinities, zeros and subnormal results.
 #pragma once
 
 #include "engines/cpu/kernels/strip_pack.h"

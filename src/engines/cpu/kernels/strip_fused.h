@@ -1,5 +1,5 @@
-// Operations made of several: what usual modifiers and their derivatives come down to. Each of
-// them saves passes over the strip; what a row has in common is computed once per row.
+// Operations made of several that occur together in common modifiers and their derivatives. Each of
+// them saves passes over the strip; what is constant in a row is computed once per row.
 #pragma once
 
 #include "engines/cpu/kernels/strip_plain.h"

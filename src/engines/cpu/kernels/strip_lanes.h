@@ -1,5 +1,5 @@
-// Functions lane by lane through the C library's double functions: what `exact` asks for, bit for
-// bit as ir/arith, and the way out if a vector form would be wrong or long.
+// Functions lane by lane through the C library's double functions, for `exact`, which must match
+// ir/arith bit by bit, and where a vector form would be wrong or long.
 #pragma once
 
 #include "engines/cpu/kernels/strip_pack.h"

@@ -1,6 +1,6 @@
-// Values that change evenly along a row, as positions do: rest + slope k. If such a line stays
-// below 2^24, sums of whole numbers are exact in f32: one addition replaces integer arithmetic and
-// a conversion, and nothing is lost however far the positions are from 0.
+// Values that change linearly along a row, as positions do: rest + slope k. If such a line stays
+// below 2^24, sums of integers are exact in f32: one addition replaces integer arithmetic and a
+// conversion, and is exact however far the positions are from 0.
 #pragma once
 
 #include "engines/cpu/kernels/strip_fused.h"

@@ -1,5 +1,5 @@
-// Logarithms on packs: within 2 ulp or so also near 1, right for 0, negative numbers, subnormal
-// ones, infinity and NaN.
+// Logarithms on packs: within about 2 ulp, also near 1, and right for 0, negative numbers,
+// subnormal ones, infinity and NaN.
 #pragma once
 
 #include "engines/cpu/kernels/strip_exp.h"

@@ -1,4 +1,4 @@
-// The table of strip kernels: one line per operation of the language, then what is made of several.
+// The table of strip kernels: one line per operation of the language, then those that fuse several.
 #pragma once
 
 #include "engines/cpu/kernels/strip_fused.h"

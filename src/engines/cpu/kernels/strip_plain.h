@@ -1,5 +1,5 @@
-// Every operation that is a few instructions, on one vector: f32 rules as IEEE has them, integers
-// wrap, bools are 0 and -1. All of these are exact.
+// Every operation that takes a few instructions, on one vector: IEEE rules for f32, wrapping
+// integers, bools as 0 and -1. All of these are exact.
 #pragma once
 
 #include "engines/cpu/kernels/strip_int.h"

@@ -1,9 +1,10 @@
-// What the kernels of one instruction set offer, as a table of functions: the only way into them.
-// Plain types alone: this header is read by kernel sources, which use nothing of the C++ library.
+// What the kernels of one instruction set offer, as a table of functions: the only way to call
+// them. Uses only plain types, since kernel sources, which use nothing of the C++ library, read
+// this header.
 //
-// Every matrix here lies in panels: column c of row r is at data[(c / width * rows + r) * width +
-// c % width], with `width` the table's panel_width and `rows` the allocated rows. One layout serves
-// as either factor of a product and as its result, so nothing is packed twice.
+// Every matrix here is stored in panels: column c of row r is at data[(c / width * rows + r) *
+// width + c % width], with `width` the table's panel_width and `rows` the allocated rows. One
+// layout serves as either factor of a product and as its result, so nothing is packed twice.
 #pragma once
 
 #include <stdint.h>

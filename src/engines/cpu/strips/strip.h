@@ -1,9 +1,9 @@
 // Formulas over strips of scores: a Program's formulas compiled once, at plan time, and run by a
 // small interpreter whose steps are vector loops (kernels/strip_ops.h). Values that change with q
-// alone are vectors over rows, with k alone vectors over columns, all else strips of strip_rows x
-// panel_width scores, which stay in the first-level cache.
+// alone are vectors over rows, those that change with k alone vectors over columns, all others
+// strips of strip_rows x panel_width scores, which stay in the first-level cache.
 //
-// Called by forward, backward and whoever needs masks; knows nothing of softmax or tiles.
+// Called by forward, backward and code that needs masks; knows nothing of softmax or tiles.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What a StripProgram consists of: steps in order, by stage and phase, and where every value lies.
-// From formulas to steps: lower, fuse, put in order, give out registers, look up kernels.
+// What a StripProgram consists of: steps in order, by stage and phase, and where every value is
+// stored. From formulas to steps: lower, fuse, order, assign registers, look up kernels.
 #pragma once
 
 #include <array>

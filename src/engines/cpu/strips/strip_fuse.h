@@ -1,5 +1,5 @@
-// Replaces what modifiers, masks and their derivatives usually consist of by fewer, larger
-// operations. Only values of the inner loop are replaced, only if nothing else reads them, and
+// Replaces common sequences of operations in modifiers, masks and their derivatives by fewer,
+// larger ones. Only values of the inner loop are replaced, only if nothing else reads them, and
 // never values that must be computed operation by operation.
 #pragma once
 

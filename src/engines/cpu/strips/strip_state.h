@@ -1,7 +1,7 @@
-// What a StripRun has in its memory: a StripState, and behind it the registers; and how captured
-// tensors are read into those. An index is clamped to the tensor unless it is known to lie inside,
-// so that no formula can read elsewhere. A row or strip that is contiguous in memory is read as
-// vectors, or not copied at all.
+// What a StripRun has in memory: a StripState followed by the registers. Also how captured tensors
+// are read into them. An index is clamped to the tensor unless it is known to be inside, so that no
+// formula can read outside. A row or strip that is contiguous in memory is read as vectors, or not
+// copied at all.
 #pragma once
 
 #include <cstddef>

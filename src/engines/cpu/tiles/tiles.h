@@ -1,7 +1,7 @@
-// Which tiles of scores a block of query rows must look at. Keys are cut into tiles of
-// tile_columns; a tree over the tiles of a sequence is walked top down, and ir/range says of each
-// node whether the mask hides all of it, none, or some. What captured tensors can be there comes
-// from minima and maxima kept for every node. A hidden tile's keys and values are never touched.
+// Which tiles of scores a block of query rows must look at. Keys are split into tiles of
+// tile_columns; a tree over the tiles of a sequence is walked from the top, and ir/range says of
+// each node whether the mask hides all of it, none, or some. Minima and maxima kept for every node
+// bound what captured tensors can be there. The keys and values of a hidden tile are never touched.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the host hands to every kernel of one call, as one block of kernel parameters. Shared with
+// What the host passes to every kernel of one call, as one block of kernel parameters. Shared with
 // the host's side, so it includes nothing and uses plain types only. Strides and offsets count
 // elements.
 #pragma once

@@ -1,6 +1,6 @@
-// The backward of one tile of keys: dK and dV of a key/value head stay in registers while the query
-// tiles of its group of heads go by. Five products a tile: S = Q K^T, dP = dO V^T, dV += P^T dO,
-// dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
+// The backward of one tile of keys: dK and dV of a key/value head stay in registers while the block
+// walks the query tiles of its group of heads. Five products per tile: S = Q K^T, dP = dO V^T, dV
+// += P^T dO, dK += dS^T Q, and dQ's part dS K, which is added to f32 sums in global memory
 // (backward_finish.h reads them). A deterministic plan leaves dQ to backward_dq.h.
 //
 // Grid: key tiles x hkv x sequences, in one row, key tiles fastest. Needs delta (backward_delta.h).

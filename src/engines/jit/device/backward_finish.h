@@ -1,6 +1,7 @@
 // After backward.h: dQ from its f32 sums, in its type and strides, and gradients of captured
-// tensors if they have few elements. The block has the threads of backward.h and reads the sums as
-// that wrote them. Grid: query tiles x h x sequences, in one row, query tiles fastest.
+// tensors if they have few elements. The block has the threads of backward.h and reads the sums in
+// the order in which that wrote them. Grid: query tiles x h x sequences, in one row, query tiles
+// fastest.
 #pragma once
 
 #include "backward_place.h"

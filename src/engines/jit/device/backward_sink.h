@@ -1,5 +1,5 @@
-// The gradient of the sinks, after backward_delta.h: of head h the sum over all rows of
-// exp(sink - lse) (dlse - dot(dO, O)), in one order. Grid: h.
+// The gradient of the sinks, after backward_delta.h: for head h the sum over all rows of exp(sink -
+// lse) (dlse - dot(dO, O)), in a fixed order. Grid: h.
 #pragma once
 
 #include "backward_place.h"

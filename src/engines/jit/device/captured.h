@@ -1,5 +1,5 @@
-// Gradients of captured tensors and scalars, added up while backward.h visits its scores. What a
-// score adds is told by captured_score.h. How that gets to its sums depends on what the element
+// Gradients of captured tensors and scalars, summed while backward.h visits its scores.
+// captured_score.h says what a score adds. How that gets to its sums depends on what the element
 // changes with: one class below for each kind.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the host hands to the kernels for captured tensors: the one that summarizes them, and those
+// What the host passes to the kernels for captured tensors: the one that summarizes them, and those
 // that clear and write their gradients. Shared with the host's side, so it includes nothing.
 #pragma once
 

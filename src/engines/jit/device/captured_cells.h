@@ -1,5 +1,5 @@
-// The gradient of a captured tensor by q and k that scores are added to as they are (a bias): a
-// tile's dS as a whole, once that is in shared memory.
+// The gradient of a captured tensor by q and k that is added to the scores unchanged (a bias): the
+// whole dS of a tile, once it is in shared memory.
 #pragma once
 
 #include "captured.h"

@@ -1,5 +1,5 @@
 // Elements of captured tensors as formulas read them: converted to f32, i32 (i64 saturates) or
-// bool, every index clamped, a tensor with nothing in it as 0. What ir/tensor_view is on the host.
+// bool, every index clamped, an empty tensor as 0. The device's ir/tensor_view.
 #pragma once
 
 #include "primitives.h"

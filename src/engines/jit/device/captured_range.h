@@ -1,5 +1,5 @@
 // What a load can read over a box: one element, or the minima and maxima of blocks of elements that
-// summarize.h has found. What src/ir/load_range is on the host, which searches the elements.
+// summarize.h has found. The device's src/ir/load_range, which searches the elements instead.
 #pragma once
 
 #include "captured_arguments.h"

@@ -1,6 +1,6 @@
 // Computes rows again, slowly and exactly as attention is defined: masked keys and values are not
-// read at all. The tiled kernels multiply them by 0, which makes NaN of a NaN or an infinity there;
-// they call this for rows in which a NaN has turned up.
+// read at all. The tiled kernels multiply them by 0, which turns a NaN or an infinity there into
+// NaN; they call this for rows in which a NaN has appeared.
 #pragma once
 
 #include "dropout.h"

@@ -1,5 +1,5 @@
-// Computes rows of gradients again in which a NaN has turned up, as careful.h does it for the
-// forward: masked keys and values are not read at all.
+// Computes rows of gradients again in which a NaN has appeared, as careful.h does for the forward:
+// masked keys and values are not read at all.
 #pragma once
 
 #include "backward_place.h"

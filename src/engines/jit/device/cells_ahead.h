@@ -1,5 +1,5 @@
-// Cells of the tiles that a block goes through along a row, copied before the block comes to them:
-// each warp begins with its own rows of the next tile as soon as it has read those of the last.
+// Cells of the tiles that a block walks along a row, copied before the block gets to them: each
+// warp begins with its own rows of the next tile as soon as it has read those of the last.
 #pragma once
 
 #include "staged.h"

@@ -1,5 +1,5 @@
-// Zeros in a call's workspace, before the kernels that count or add up there: by a kernel of its
-// own or beside what another one does.
+// Zeros in a call's workspace, before the kernels that count or sum there: in a kernel of its own
+// or as part of another one.
 #pragma once
 
 #include "captured_arguments.h"

@@ -1,7 +1,7 @@
 // Few queries against many keys. A block owns 16 rows of one kv head (query positions times the
 // heads of its group) and one split of the keys. Its warps take turns in groups of 16 keys, each
-// with a softmax and a ring of copies of its own, so that no warp waits for another. The warps'
-// results are merged at the end, those of the splits by merge_splits.
+// with its own softmax and ring of copies, so that no warp waits for another. The results of the
+// warps are merged at the end, those of the splits by merge_splits.
 //
 // Config has: Element, Output, d, dv, warps, stages, dropout.
 #pragma once

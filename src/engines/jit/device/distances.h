@@ -1,7 +1,7 @@
-// What a formula has that changes with k - q alone, computed once for every distance of a sequence:
-// kernels for sm_90 read it from here. Between products it would take long: functions whose results
-// decide something are computed in double, and an instruction in double took 300 cycles on an H200
-// while matrices were multiplied.
+// The values of a formula that change with k - q alone, computed once for every distance of a
+// sequence; kernels for sm_90 read them from here. Computing them between products would take long:
+// functions whose results decide something are computed in double, and an instruction in double
+// took 300 cycles on an H200 while matrices were multiplied.
 #pragma once
 
 #include "arguments.h"

@@ -1,5 +1,5 @@
 // The portable dropout of attention/philox.h: Philox 4x32-10 with the seed as key and the counter
-// (k / 4, q, b * H + h, offset); word k % 4 keeps a score if it is at least p * 2^32.
+// (k / 4, q, b * H + h, offset); a score is kept if word k % 4 is at least p * 2^32.
 #pragma once
 
 #include "arguments.h"

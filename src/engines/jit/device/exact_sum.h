@@ -1,6 +1,6 @@
 // Sums of f32 numbers whose bits do not depend on the order of adding: each number is an integer
-// times 2^-149, and integers are added in nine digits of 32 bits, each in a word of 64 with room
-// for 2^31 carries. A tenth word says whether there was a NaN or an infinity.
+// times 2^-149, and integers are added in nine digits of 32 bits, each in a word of 64 bits with
+// room for 2^31 carries. A tenth word says whether there was a NaN or an infinity.
 #pragma once
 
 #include "captured_arguments.h"

@@ -1,5 +1,5 @@
 // Rows of packed tensors that belong to no sequence: outputs are zero there, lse and row_max -inf.
-// A block for the rows before each sequence, and one for those behind the last.
+// One block for the rows before each sequence, and one for those after the last.
 //
 // Config has: Output, or backward, GradQ, GradK and GradV with want_q, want_k and want_v.
 #pragma once

@@ -1,5 +1,5 @@
-// Tiles of a head's keys and values on their way into shared memory. Those that are whole and allow
-// wide copies, nearly all of them, are copied from an address that each thread computes once.
+// Copies tiles of a head's keys and values into shared memory. Nearly all are whole and allow wide
+// copies; these are copied from an address that each thread computes once.
 #pragma once
 
 #include "sequence.h"

@@ -1,5 +1,5 @@
-// Which tiles a block must visit. A warp classifies 32 tiles at a time, one per lane, and goes
-// through those that are not empty; every warp of a block does the same and so needs no barrier.
+// Which tiles a block must visit. A warp classifies 32 tiles at a time, one per lane, and walks
+// those that are not empty; every warp of a block does the same, so no barrier is needed.
 #pragma once
 
 #include "formula.h"

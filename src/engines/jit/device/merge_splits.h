@@ -1,4 +1,4 @@
-// The partial results of decode.h put together: a warp for 32 features of a row.
+// Merges the partial results of decode.h: one warp for 32 features of a row.
 #pragma once
 
 #include "decode.h"

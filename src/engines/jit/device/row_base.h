@@ -1,5 +1,5 @@
-// What f32 formulas add to all scores of a row, or along it (ALiBi): kept in double and apart from
-// the scores of a tile, which are relative to it, so that large numbers cost no digits.
+// What f32 formulas add to all scores of a row, or along it (ALiBi): kept in double, apart from the
+// scores of a tile, which are relative to it, so that large numbers cost no digits.
 #pragma once
 
 #include "formula.h"

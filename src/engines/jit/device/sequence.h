@@ -1,5 +1,5 @@
-// Which rows of the tensors belong to which sequence: packed or not, with lengths and offsets of
-// their own or without. What attention/extents is on the host.
+// Which rows of the tensors belong to which sequence: packed or not, with or without lengths and
+// offsets per sequence. The device's attention/extents.
 #pragma once
 
 #include "arguments.h"

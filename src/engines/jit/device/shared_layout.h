@@ -1,5 +1,5 @@
 // How kernels lay out a block's shared memory, as functions of plain numbers: the host needs the
-// same sums to launch them. Every piece is a multiple of 16 bytes.
+// same numbers to launch them. Every piece is a multiple of 16 bytes.
 #pragma once
 
 namespace fovea::device {

@@ -1,5 +1,5 @@
 // Minima and maxima of a captured tensor, by blocks of 64 elements along one index: the table that
-// Formula::classify reads. One warp finds one block.
+// Formula::classify reads. One warp per block of elements.
 #pragma once
 
 #include "captured_arguments.h"

@@ -1,4 +1,4 @@
-// Threads that do something together: a block, or a part of it.
+// Threads that work together: a block, or a part of it.
 #pragma once
 
 #include "primitives.h"

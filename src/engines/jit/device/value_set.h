@@ -1,4 +1,4 @@
-// Sets of values as intervals: the types alone. What src/ir/interval.h has on the host.
+// Sets of values as intervals: only the types. The device's src/ir/interval.h.
 #pragma once
 
 #include "primitives.h"

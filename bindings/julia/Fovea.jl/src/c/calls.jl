@@ -1,4 +1,4 @@
-# Calls of the C interface: what its structs are made of, statuses as exceptions, reports as strings.
+# Calls of the C interface: values for its structs, statuses as exceptions, reports as strings.
 
 const Handle = Ptr{Cvoid}
 
@@ -45,7 +45,13 @@ Base.showerror(io::IO, e::FoveaError) = print(io, "FoveaError (", e.status, "): 
 # Called right after the failure, with nothing in between at which this task could move to another thread.
 @noinline function fail(status::Cint)
     message = unsafe_string(ccall(library().functions.last_error, Cstring, ()))
-    throw(FoveaError(Status(status), message))
+    throw(FoveaError(Status(status), by_keywords(message)))
+end
+
+# Captured things are declared in a line, but are keywords here.
+function by_keywords(message)
+    message = replace(message, r"declare it, as in tensor=\"(\w+):[^\"]*\"" => s"give it as a keyword, \1 = ...")
+    replace(message, "captured names are declared with tensor=... or scalar=..." => "give it as a keyword of the call")
 end
 check(status::Cint) = status == 0 ? nothing : fail(status)
 

@@ -1,5 +1,5 @@
-# The element types that libfovea reads. One is a bfloat16 of our own, so that the package needs no other; BFloat16s.jl's (and
-# Julia's own, from 1.11 on) is taken as well, by its name and size.
+# The element types that libfovea reads. One is our own bfloat16, so that the package needs no other; BFloat16s.jl's (and
+# Julia's own, from 1.11 on) is recognised by its name and size.
 
 """
     Fovea.BFloat16(x)

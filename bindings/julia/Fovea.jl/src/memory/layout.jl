@@ -1,5 +1,5 @@
-# Where the elements of an array lie: the address of the first, and strides in elements. Worked out type by type from
-# the array that owns the memory, and refused if a wrapper is not known: nothing is ever read by wrong strides.
+# Where the elements of an array are: the address of the first, and strides in elements. Worked out type by type from the array
+# that owns the memory; an unknown wrapper is refused, so that nothing is ever read by wrong strides.
 
 """
 An array that Fovea cannot read where it lies. `Fovea.attention_supported` answers `false` for it.

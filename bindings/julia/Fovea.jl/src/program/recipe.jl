@@ -1,4 +1,5 @@
-# The program of a Request: texts, and which array or number each name in them is; and its line, which libfovea reads.
+# The program of a Request: texts, and which array or number each of their names stands for. Also its line, which libfovea
+# reads.
 
 # What a traced call asks for. A Request has everything that a program can depend on and nothing of the caller's (no array, no
 # function), so equal Requests have equal programs whatever happened between them, and texts are made once for each.

@@ -1,5 +1,5 @@
-# What is said without a formula: diagonals, windows, and arrays that stand for one, a bias that is added to scores and a
-# mask of Bools. Both are (keys, queries, heads, batch), and a dimension that is 1 or missing holds for all.
+# Modifiers given without a formula: diagonals, windows, and arrays: a bias that is added to scores and a mask of Bools. Both
+# are (keys, queries, heads, batch); a dimension that is 1 or missing applies to all.
 
 function with_bias(mod, r, words::Words)
     r.bias == 0 && return mod

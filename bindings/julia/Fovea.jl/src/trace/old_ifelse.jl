@@ -1,6 +1,6 @@
-# Julia 1.5 to 1.7 only: there `ifelse` is built in and takes no new methods. A modifier that uses it is run statement
-# by statement from its lowered code, with `Fovea.select` in its place. Functions that the modifier calls are not looked
-# into: they call Fovea.select themselves.
+# Julia 1.5 to 1.7 only: there `ifelse` is built in and takes no new methods. A modifier that uses it is run statement by
+# statement from its lowered code, with `Fovea.select` in its place. Functions that the modifier calls are not examined: they
+# must call Fovea.select themselves.
 
 struct Frame
     code::Core.CodeInfo

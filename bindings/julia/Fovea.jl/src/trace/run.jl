@@ -1,4 +1,4 @@
-# Calling a modifier with symbolic values. First: what its code says without being called.
+# Calling a modifier with symbolic values. Before that: what its code says without being called.
 
 # What an old Julia runs statement by statement (old_ifelse.jl).
 struct Source

@@ -1,4 +1,4 @@
-# A graph of symbolic values as text of the language: what is used twice gets a `let`, so that n operations are n short
+# Prints a graph of symbolic values as text of the language: values used twice get a `let`, so that n operations are n short
 # pieces however much they share.
 
 const DEEPEST_INLINE = 40  # deeper than this a text is cut by a `let`, well below what the parser nests

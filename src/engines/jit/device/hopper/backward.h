@@ -1,6 +1,6 @@
 // The backward of one tile of keys on Hopper: dK and dV of 128 keys stay in registers while the
-// query tiles of the head's group go by, 64 queries at a time. Blocks stay and take tile after
-// tile.
+// block walks the query tiles of the head's group, 64 queries at a time. Blocks are persistent and
+// take tile after tile.
 //
 // Four warpgroups share a block's work:
 //   0, 1  have 64 keys each, and all products are transposed, so that keys are rows: S^T = K Q^T,
@@ -9,10 +9,10 @@
 //   2     dQ = dS K, added to f32 sums in global memory (backward_queries.h)
 //   3     one warp that loads (backward_producer.h), and three for gradients of captured tensors
 //         that are sums of dS (backward_beside.h), if there are any
-// They meet at barriers in shared memory alone (backward_step.h).
+// They synchronise only at barriers in shared memory (backward_step.h).
 //
-// Grid: as many blocks as multiprocessors. Needs what backward_delta.h leaves, and leaves what
-// backward_finish.h reads.
+// Grid: as many blocks as multiprocessors. Reads what backward_delta.h wrote; backward_finish.h
+// reads its results.
 #pragma once
 
 #include "backward_block.h"

@@ -1,5 +1,5 @@
-// Three warps of hopper/backward.h beside its products: they add up gradients of captured tensors
-// from the tiles of dS (captured_diagonal.h, captured_cells.h).
+// Three warps of hopper/backward.h that work beside its products: they sum gradients of captured
+// tensors from the tiles of dS (captured_diagonal.h, captured_cells.h).
 #pragma once
 
 #include "../tile_values.h"

@@ -1,6 +1,6 @@
 // After hopper/backward.h: dQ from its f32 sums, in its type and strides; and rows of dK and dV in
-// which a NaN has turned up once more. Grid: query tiles x h x sequences, in one row, query tiles
-// fastest; behind them key tiles x hkv x sequences.
+// which a NaN has appeared, computed again. Grid: query tiles x h x sequences, in one row, query
+// tiles fastest; after them key tiles x hkv x sequences.
 #pragma once
 
 #include "../captured_write.h"

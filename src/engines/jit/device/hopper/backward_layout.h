@@ -1,5 +1,5 @@
 // How hopper/backward.h and backward_wide.h lay out a block's shared memory, as functions of plain
-// numbers: the host needs the same sums to launch it.
+// numbers: the host needs the same numbers to launch it.
 #pragma once
 
 #include "../shared_layout.h"

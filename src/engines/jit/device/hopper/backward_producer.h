@@ -1,6 +1,6 @@
-// The warp of hopper/backward.h that decides what the block works on and brings it into shared
-// memory: tiles of keys as blocks get to them, the tiles of queries that look at them, and what the
-// formula wants to know of each.
+// The warp of hopper/backward.h that decides what the block works on and loads it into shared
+// memory: tiles of keys as blocks become free, the tiles of queries that look at them, and what the
+// formula needs of each.
 #pragma once
 
 #include "../distances.h"

@@ -1,9 +1,9 @@
 // With deterministic=1: who may add to a tile of dQ's sums next. Tiles of keys do so in their
-// order, those that no query of the tile looks at are left out.
+// order; those that no query of the tile looks at are skipped.
 //
-// Each tile of sums has five sets of tiles of keys, as bits: those that are left out, and for each
+// Each tile of sums has five sets of tiles of keys, as bits: those that are skipped, and for each
 // of the four warps of backward_queries.h those that it has added. Blocks take tiles of keys in
-// order, so whoever is waited for has begun, and waits for earlier ones only.
+// order, so a block that another one waits for has begun, and itself waits only for earlier ones.
 #pragma once
 
 #include "../arguments.h"

@@ -1,6 +1,6 @@
-// Gradients of captured tensors and scalars, added up while hopper/backward.h visits its scores. As
-// captured.h does it, but a lane has two keys and 16 queries, and what a lane adds up from step to
-// step waits in shared memory, in words of its own: registers are for sums of dK and dV.
+// Gradients of captured tensors and scalars, summed while hopper/backward.h visits its scores. Like
+// ../captured.h, but a lane has two keys and 16 queries, and keeps its sums between steps in its
+// own words of shared memory, since the registers are needed for dK and dV.
 #pragma once
 
 #include "../captured_load.h"

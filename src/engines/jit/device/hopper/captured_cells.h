@@ -1,5 +1,5 @@
-// The gradient of a captured tensor by q and k that every score adds its own gradient to (a bias):
-// the warps of backward_beside.h add a step's dS as a whole. What ../captured_cells.h is.
+// The gradient of a captured tensor by q and k to which every score adds its own gradient (a bias):
+// the warps of backward_beside.h add a step's dS as a whole. The sm_90 form of ../captured_cells.h.
 #pragma once
 
 #include "../captured_score.h"

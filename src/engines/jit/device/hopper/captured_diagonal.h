@@ -1,5 +1,5 @@
-// Gradients of captured tensors whose elements change with k - q alone and that every score adds
-// its own gradient to: the warps of backward_beside.h add up dS along its diagonals.
+// Gradients of captured tensors whose elements change with k - q alone and to which every score
+// adds its own gradient: the warps of backward_beside.h sum dS along its diagonals.
 #pragma once
 
 #include "../captured_table.h"

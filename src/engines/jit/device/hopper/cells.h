@@ -1,6 +1,6 @@
-// Cells of a captured tensor t[..., q, ..., k] for a tile of scores. Those of 16 bits lie in pieces
-// of 64 columns, rows of 128 bytes with their 16-byte parts swapped: no room is lost between rows,
-// and eight rows are read at once from different banks.
+// Cells of a captured tensor t[..., q, ..., k] for a tile of scores. 16-bit cells are stored in
+// pieces of 64 columns, in rows of 128 bytes whose 16-byte parts are swapped: no space is lost
+// between rows, and eight rows are read at once from different banks.
 #pragma once
 
 #include "../tile_values.h"

@@ -1,8 +1,8 @@
-// Barriers in shared memory that count arrivals and bytes: who fills a place tells who reads it,
-// and the other way round. A barrier is 8 bytes. It is in phase 0, 1, 2 ...; a phase ends when as
-// many have arrived as init_barrier said and all bytes that were announced have come.
+// Barriers in shared memory that count arrivals and bytes: the writer of a buffer tells its
+// readers, and the readers the writer. A barrier is 8 bytes. It is in phase 0, 1, 2 ...; a phase
+// ends when as many have arrived as init_barrier said and all bytes that were announced have come.
 //
-// Tests give the same functions a second meaning: FOVEA_HOST_HOPPER names their header.
+// Tests replace these functions: FOVEA_HOST_HOPPER names the header of theirs.
 #pragma once
 
 #if defined(FOVEA_HOST_HOPPER)

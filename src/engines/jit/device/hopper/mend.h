@@ -1,4 +1,4 @@
-// Computes rows again in which a NaN has turned up: it may come from a masked value times a
+// Computes rows again in which a NaN has appeared: it may come from a masked value times a
 // probability of 0. Done by the warps that multiplied them, when the block has no more tiles.
 #pragma once
 

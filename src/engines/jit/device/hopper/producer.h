@@ -1,6 +1,6 @@
 // The warp that decides what a block works on: it takes tiles of queries, finds the tiles of keys
 // that they see, 32 at a time, and lets the hardware copy both. It runs ahead of the warps that
-// multiply as far as there is room.
+// multiply as far as there are free buffers.
 #pragma once
 
 #include "cells.h"

@@ -1,5 +1,5 @@
-// Rows of sums from a warp's registers to global memory, 16 bytes at a time: of dK and dV, and for
-// write_rows.h of o.
+// Rows of sums from a warp's registers to global memory, 16 bytes at a time: those of dK and dV,
+// and of o for write_rows.h.
 #pragma once
 
 #include "../tile.h"

@@ -1,5 +1,5 @@
 // What the formula makes of a product in the forward for sm_90, and in which unit scores are kept.
-// A factor that all scores of a head have becomes their unit: it is then part of the exponent's
+// A factor common to all scores of a head becomes their unit: it is then part of the exponent's
 // factor, and costs nothing.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Warps that have a formula's staged values ready before scores are: those that change with the
-// query, the key or the distance alone, and the cells of a captured tensor. They follow the
+// Warps that compute a formula's staged values before the scores are ready: those that change with
+// the query, the key or the distance alone, and the cells of a captured tensor. They follow the
 // producer's steps.
 #pragma once
 

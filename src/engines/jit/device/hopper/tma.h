@@ -1,8 +1,8 @@
-// Copies of whole tiles that one thread begins and the hardware does: from a tensor in global
-// memory to shared memory, and sums from shared memory to global memory. What lies outside of a
-// tensor comes as zeros, and counts among the bytes that a barrier expects.
+// Copies of whole tiles that one thread starts and the hardware does: from a tensor in global
+// memory to shared memory, and sums from shared memory to global memory. Elements outside a tensor
+// read as zeros, and count among the bytes that a barrier expects.
 //
-// Tests give the same functions a second meaning: FOVEA_HOST_HOPPER names their header.
+// Tests replace these functions: FOVEA_HOST_HOPPER names the header of theirs.
 #pragma once
 
 #include "../arguments.h"

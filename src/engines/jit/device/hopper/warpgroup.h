@@ -1,6 +1,6 @@
 // Four warps in a row: they multiply together (wgmma.h), and take registers from each other.
 //
-// Tests give the same functions a second meaning: FOVEA_HOST_HOPPER names their header.
+// Tests replace these functions: FOVEA_HOST_HOPPER names the header of theirs.
 #pragma once
 
 #if defined(FOVEA_HOST_HOPPER)

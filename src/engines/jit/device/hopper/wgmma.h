@@ -9,7 +9,7 @@
 // with a 128-byte swizzle do it: piece p of row r lies at p ^ (r % 8). They begin at a multiple of
 // 1024 bytes. Wider tiles are several such ones, one behind the other.
 //
-// Tests give the same functions a second meaning: FOVEA_HOST_HOPPER names their header.
+// Tests replace these functions: FOVEA_HOST_HOPPER names the header of theirs.
 #pragma once
 
 #if defined(FOVEA_HOST_HOPPER)

@@ -1,5 +1,5 @@
-// A warp's 16 rows of results: sums to outputs, and on their way from registers to global memory,
-// 16 bytes at a time.
+// Writes a warp's 16 rows of results: from sums to outputs, and from registers to global memory, 16
+// bytes at a time.
 #pragma once
 
 #include "../careful.h"
